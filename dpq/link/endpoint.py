@@ -94,13 +94,13 @@ class Background:
     """A thread that reads from an endpoint, until the endpoint or the program ends."""
 
     def __init__(self, run: Callable[[Endpoint], None], endpoint: Endpoint) -> None:
-        self._line, self._pid = endpoint, here()
+        self._endpoint, self._pid = endpoint, here()
         self._thread = Thread(target=run, args=(endpoint,), name="dpq-calls", daemon=True)
         self._thread.start()
 
     def end(self) -> None:
         """End it."""
-        connection = self._line._connection
+        connection = self._endpoint._connection
         if self._pid == here() and self._thread.is_alive() and connection is not None:
             if (file := socket_of(connection)) is not None:
                 # Of TLS, only the thread that reads may end the session.

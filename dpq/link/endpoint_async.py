@@ -1,4 +1,4 @@
-"""Endpoints for asyncio: connections that wait, so that a waiter and a listener need not know asyncio.
+"""Endpoints for asyncio, on which waiters and listeners wait.
 
 endpoint.py has the same names for threads.
 """
