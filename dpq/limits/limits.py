@@ -262,10 +262,7 @@ def limit_rules(
     quotas: Sequence[Quota] = (),
     weight: float | None = None,
 ) -> tuple[RateLimit, ...]:
-    """Check the arguments of `set_limit`; return its windows, the shortest first.
-
-    A weight alone is a limit, too.
-    """
+    """Check the arguments of `set_limit`; return its windows, the shortest first."""
     if concurrency is not None:
         whole_number("concurrency", concurrency, 1, MAX_CONCURRENCY)
     if isinstance(rate, str):

@@ -66,11 +66,7 @@ def load_scripts(client: Any) -> int:
 
 
 class Asking:
-    """The part of connections that sends a call again.
-
-    Attributes:
-        nodes: The servers.
-    """
+    """The part of connections that sends a call again."""
 
     nodes: Nodes
     _client: Any

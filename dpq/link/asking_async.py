@@ -65,11 +65,7 @@ async def load_scripts_async(client: Any) -> int:
 
 
 class AsyncAsking:
-    """The part of connections that sends a call again.
-
-    Attributes:
-        nodes: The servers.
-    """
+    """The part of connections that sends a call again."""
 
     nodes: AsyncNodes
     _client: Any

@@ -56,10 +56,7 @@ _REFUSALS = (AskError, TryAgainError, ClusterDownError)  # MovedError is a subcl
 class Node:
     """One server.
 
-    Attributes:
-        name: Its name in the cluster.
-        client: The client, or the node of an asyncio cluster, that has its connection settings.
-        changes: The settings that are different for DPQ's own connections.
+    `client` (in an asyncio cluster: a node) has its connection settings; `changes` are DPQ's own.
     """
 
     __slots__ = ("changes", "client", "name")
@@ -144,9 +141,7 @@ class Nodes:
     """The servers behind a client.
 
     Attributes:
-        client: The client.
-        direct: DPQ may open connections beside the client's pool. False for test doubles, and for
-            subclasses, which may change a command.
+        direct: DPQ may open connections beside the client's pool: no double, no subclass.
         clustered: The client is a direct client of a cluster.
         only: The server, if the client is not of a cluster.
         losses: The number of times that a master named by Sentinels was cut off or silent.

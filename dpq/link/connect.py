@@ -26,12 +26,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Opened:
-    """A client that DPQ opened, and the private server to close with it.
+    """A client that DPQ opened, and the private server (`embedded:`) to close with it.
 
-    Attributes:
-        client: A client of a server or of a cluster; it returns bytes (`decode_responses` is off).
-        label: The URL for errors and logs, without its password.
-        server: The private server behind an `embedded:` URL.
+    The client returns bytes. `label` is the URL for errors and logs, without its password.
     """
 
     client: Any = field(repr=False)  # the repr of a client may show a user name

@@ -35,11 +35,7 @@ class _Sent(NamedTuple):
 
 
 class Connections(Asking):
-    """Sends commands to the servers behind one client, for any number of threads.
-
-    Attributes:
-        nodes: The servers.
-    """
+    """Sends commands to the servers (`nodes`) behind one client, for any number of threads."""
 
     def __init__(self, client: Any, durability: Durability = "async") -> None:
         """Make connections; nothing is sent yet."""

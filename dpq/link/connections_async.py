@@ -31,11 +31,7 @@ from dpq.script.durability import (
 
 
 class AsyncConnections(AsyncAsking):
-    """Sends commands to the servers behind one client, for any number of tasks of one event loop.
-
-    Attributes:
-        nodes: The servers.
-    """
+    """Sends commands to the servers (`nodes`) behind one client, for tasks of one event loop."""
 
     def __init__(self, client: Any, durability: Durability = "async") -> None:
         """Make connections, as `Connections` does."""

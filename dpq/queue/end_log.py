@@ -73,9 +73,7 @@ def about(event: str, worker: str | None, queue: str, of: Task[Any], **more: Any
 class EndLog:
     """The log lines about ended deliveries, of one worker, or of the leases of one queue object.
 
-    Args:
-        worker: The name of the worker, or None.
-        named: The tasks have names, which stand in their payloads.
+    If the tasks are `named`, their names stand in their payloads.
     """
 
     def __init__(self, worker: str | None = None, *, named: bool = False) -> None:

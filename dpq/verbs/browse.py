@@ -43,13 +43,8 @@ Position = tuple[str, bytes] | None
 class Found(NamedTuple):
     """A page of tasks that pass a filter.
 
-    Attributes:
-        tasks: The tasks.
-        looked: The number of tasks that were looked at for this page, without those that the
-            next page looks at again.
-        left: The number of tasks behind the last task that was looked at.
-        position: The start of the next page.
-        passed: The number of tasks that passed the filter.
+    `looked` counts without those that the next page, from `position` on, looks at again; `left` are
+    behind. `passed` are those that passed the filter.
     """
 
     tasks: list[Task[Any]]
@@ -78,13 +73,7 @@ class Kinds(NamedTuple):
 
 
 class States(NamedTuple):
-    """Scopes with their limits.
-
-    Attributes:
-        states: Their states.
-        counted: All leases were counted; else `in_flight` is a lower bound.
-        now_ms: The server's clock.
-    """
+    """Scopes with their limits; unless all leases were `counted`, `in_flight` is a lower bound."""
 
     states: list[LimitState]
     counted: bool

@@ -116,11 +116,8 @@ class QueueOperations(
 ):
     """Every operation on a queue.
 
-    Attributes:
-        settings: The stored settings; None before they are read, and while the queue does not
-        exist.
-        client: The client of the queue object that owns these operations; None without an owner.
-            Only its address is read, by `dpq.otel`.
+    `settings` are the stored ones; None before they are read, and while the queue does not exist.
+    Of the `client`, only the address is read, by `dpq.otel`.
     """
 
     settings: dict[str, str] | None = None

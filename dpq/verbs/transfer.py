@@ -1,18 +1,11 @@
 """Export of a queue as lines of JSON, and import of such lines. No I/O.
 
-`DPQ.export` and `DPQ.import_` run these operations through their session, one bounded step each.
-Lines come in this order, and docs/operations.md says what each means:
-
     {"dpq_export": 1, "export": "k3...", "queue": "emails", "settings": {...}, ...}
-    {"limit": "queue", "rules": "0|10 1000 1"}
-    {"gate": "example.com", "text": "..."}
-    {"batch": "run-7", "text": "..."}
-    {"id": "...", "state": "ready", ...}
-    {"seen": "page-1", "id": "...", "until_ms": 1763684707000}
+    {"limit": "queue", "rules": "0|10 1000 1"}, then {"gate"...}, {"batch"...}, {"id"...},
+    {"seen"...}
     {"end": true, "lines": 5, "tasks": 1, ...}
 
-An import notes in the queue, with each step, which line it has come to. So a second call of the
-same export goes on there, and adds nothing twice, also if tasks have ended meanwhile.
+With each step an import notes in the queue which line it has come to: a second call goes on there.
 """
 
 from __future__ import annotations  # the import makes no model for each `Task[P]`

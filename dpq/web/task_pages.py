@@ -15,10 +15,9 @@ from dpq.model.task import task_state
 from dpq.queue.inside import operations_of, session_of
 from dpq.verbs.browse import Position
 from dpq.verbs.bulk import OF_STATES
-from dpq.verbs.finding import Hits, Search, begin, find
-from dpq.verbs.one_task import holder
 from dpq.views.one_task import Begins, begins, life, shown_steps, steps_of
 from dpq.web.pages import PAGE, filter_of, look_of, query_of, shows_payloads
+from dpq.web.search import Hits, Search, begin, find, holder
 from dpq.web.site import Call
 
 STATES = ["ready", "waiting", "delayed", "invisible", "dead"]
