@@ -31,6 +31,7 @@ BLOCKING = [
     "queue/permits",
     "queue/queue",
     "queue/room",
+    "queue/units",
     "link/asking",
     "link/connect",
     "link/listener",
