@@ -130,6 +130,8 @@ class HeldPermit:
 
     token: ClassVar = 0
     visibility: ClassVar = None
+    attempt: ClassVar = None
+    max_attempts: ClassVar = None
 
     id: str
     group: str | None

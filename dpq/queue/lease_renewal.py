@@ -12,6 +12,7 @@ from typing import Any
 
 from dpq.model.log_fields import fields
 from dpq.model.task import Task
+from dpq.queue.end_log import about
 
 log = logging.getLogger(__name__)
 
@@ -160,13 +161,9 @@ class Leases:
             if cancelled
             else "%s: lease of task %s lost: another consumer may have it",
             *(self.queue_name, task.id),
-            extra=fields(
+            extra=about(
                 "cancelled" if cancelled else "lease_lost",
-                queue=self.queue_name,
-                task_id=task.id,
-                group=task.group,
-                attempt=task.attempt,
-                max_attempts=task.max_attempts,
+                *(None, self.queue_name, task),
                 reason="extend",
             ),
         )
