@@ -40,8 +40,10 @@ class QueueStats(BaseModel):
         buried_lapses_spent: Of `buried`: by a lease that ran out as the last of `max_lapses`.
         buried_expired: Of `buried`: not started in time.
         buried_payload_missing: Of `buried`: another program has removed the payload.
-        rate_limited_403: Of `rate_limited`: the host has answered 403; `_503`, `_529` and `_other`
-            likewise. All others are 429s.
+        rate_limited_403: Of `rate_limited`: the host has answered 403.
+        rate_limited_503: Of `rate_limited`: 503, with a time.
+        rate_limited_529: Of `rate_limited`: 529, with a time.
+        rate_limited_other: Of `rate_limited`: another status than these and 429.
     """
 
     model_config = ConfigDict(frozen=True)
