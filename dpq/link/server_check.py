@@ -1,8 +1,4 @@
-"""The check of each server, once in a process: is it new enough, and does it keep tasks safe?
-
-Both sessions call it before they open their first queue. It reads replies and warns. It must not
-send anything itself.
-"""
+"""The check of each server, once in a process: is it new enough, and does it keep tasks safe?"""
 
 import warnings
 from collections.abc import Mapping
