@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 from dpq.limits.limits import EVERY_GROUP
 from dpq.limits.states import LimitState
 from dpq.model.filter import Filter
-from dpq.model.history import Granted
 from dpq.model.task import Task
 from dpq.model.validation import milliseconds
 from dpq.script.command import Steps
@@ -87,12 +86,7 @@ class Browser(LimitOperations):
         """Take the operations of a queue."""
         description = operations.description
         super().__init__(description.name, description.clock)
-        self._operations = operations
         self._codec = description.codec
-
-    def granted(self) -> Steps[list[list[Granted]]]:
-        """Read what limits had granted at each minute of the last hour."""
-        return [(yield from self._operations.granted())]
 
     def search(
         self,
@@ -171,7 +165,3 @@ class Browser(LimitOperations):
         names = ["" if group is None else group for group in scopes]
         texts = yield self._command("view", [self._now(), *names], read_texts)
         return States(read_limits(scopes, running, texts), counted, int(texts[6]))
-
-    def explained(self, id_: str) -> Any:
-        """Say why a task is not running, and until when."""
-        return self._operations.explained(id_)

@@ -162,7 +162,7 @@ class Seen(NamedTuple):
 def see(call: Call, id_: str) -> Seen:
     """Read one task."""
     queue = call.queue
-    found, why = queue.get(id_), call.browse("explained", id_)
+    found, why = queue.get(id_), session_of(queue).run(operations_of(queue).explained, id_)
     events = call.site.task_events(call.name, id_)
     held = None
     if found.state is TaskState.INVISIBLE:
