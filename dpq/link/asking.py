@@ -78,6 +78,11 @@ class Asking:
         """Send commands to a node over an own connection; return a reply for each."""
         raise NotImplementedError
 
+    def tell(self, target: Node | str, *command: Any) -> Any:
+        """Send any command to a node, or to that of a key; return its raw reply."""
+        client = self._client if isinstance(target, str) else target.client
+        return ask(client, *command)
+
     def _again(self, command: Command[Any], error: Any) -> Any:
         """Send a command once more: over an own connection, if the server does not know the script,
         the keys have moved, or the connection was cut; else, or then, through the client."""

@@ -99,6 +99,18 @@ class AsyncConnections(AsyncAsking):
                 replies[position] = await self._again(commands[position], reply)
         return replies
 
+    async def tell(self, target: Node | str, *command: Any) -> Any:
+        """Send any command over a shared connection: a wait that ends takes none of the pool."""
+        await self.nodes.ready()
+        node = self.nodes.of(target) if isinstance(target, str) else target
+        if self.nodes.direct and node:
+            (reply,) = await self._link(node).exchange(pack_plain([command]), 1)
+            if not is_undone(reply):
+                if isinstance(reply, Exception):
+                    raise reply
+                return reply
+        return await super().tell(target, *command)
+
     def _link(self, node: Node) -> "_Link":
         link = self._links.get(node.name)
         if link is None:

@@ -9,7 +9,7 @@
 
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,12 +17,14 @@ from redis.exceptions import RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq.link import blocks
-from dpq.link.asking import ask
+from dpq.link.asking import Asking
 from dpq.link.blocks import handing_on, markers_maybe_lost, read_marker
-from dpq.link.cluster import CUT, Node, Nodes
+from dpq.link.cluster import CUT, Nodes
 from dpq.link.endpoint import Endpoint, first_answered
 from dpq.link.shared import here, pause
 from dpq.link.watches import Marker, Watch, time_left
+
+Tell = Callable[..., Any]
 
 
 class Waiter:
@@ -32,8 +34,9 @@ class Waiter:
     markers, up to 64; a marker of another slot wakes no waiter. The client's pool is not used.
     """
 
-    def __init__(self, nodes: Nodes, markers: Sequence[str]) -> None:
-        self._nodes = nodes
+    def __init__(self, connections: Asking, markers: Sequence[str]) -> None:
+        self._tell = connections.tell
+        self._nodes = nodes = connections.nodes
         self.markers = tuple(markers)
         slots = nodes.by_slot(markers)
         self.hears_all = len(slots) <= blocks.MOST_BLOCKS
@@ -66,14 +69,14 @@ class Waiter:
     def withdraw(self, owned: Iterable[Marker] = ()) -> None:
         """Stop waiting; put markers that came too late back for another waiter."""
         try:
-            ended = [block for block in self._blocks if block.end()]
+            ended = [block for block in self._blocks if block.end(self._tell)]
             replies = [block.end_of_block() for block in ended]
             late = [read_marker(self.markers, reply) for reply in replies if reply is not None]
             lost = markers_maybe_lost(self.markers, self._blocks)
             # The first of two may still go into a connection whose end the server has not seen.
             for some in ([*owned, *late, *lost], lost):
                 for command in handing_on(self.markers, some):
-                    ask(self._nodes.client, *command)
+                    self._tell(command[1], *command)
         except RedisError:  # no error here may cost a task that was popped
             self.close()
 
@@ -134,13 +137,13 @@ class _Block(Endpoint):
         self.until = None
         return reply
 
-    def end(self) -> bool:
+    def end(self, tell: Tell) -> bool:
         """Make the server end the block; return True if there is an answer to read."""
         self.maybe_lost = False
         if self.until is None or self.node is None:
             return False
         if self.nodes.of(self.key) is self.node:
-            blocked = self._unblock(self.node) if self._client_id else None
+            blocked = self._unblock(tell) if self._client_id else None
             if blocked or (blocked is not None and not self.nodes.fails_over):
                 return True
             if blocked is not None and self.has_reply(blocks.ANSWERED_SECONDS):
@@ -149,10 +152,10 @@ class _Block(Endpoint):
         self.close()
         return False
 
-    def _unblock(self, node: Node) -> bool | None:
+    def _unblock(self, tell: Tell) -> bool | None:
         """Ask the server to end the block: False if it has none, None if the user may not ask."""
         try:
-            return bool(ask(node.client, "CLIENT UNBLOCK", self._client_id))
+            return bool(tell(self.node, "CLIENT", "UNBLOCK", self._client_id))
         except ResponseError as refusal:
             self.nodes.unblocks_no_more(refusal)
             return None
@@ -172,8 +175,8 @@ class _Block(Endpoint):
 class Waiters:
     """The waiters of one queue object: one for each wait at a time, kept for the next one."""
 
-    def __init__(self, nodes: Nodes, markers: Sequence[str]) -> None:
-        self._nodes, self.markers = nodes, tuple(markers)
+    def __init__(self, connections: Asking, markers: Sequence[str]) -> None:
+        self._connections, self.markers = connections, tuple(markers)
         self._kept: deque[tuple[object, Waiter]] = deque()
 
     @contextmanager
@@ -184,7 +187,7 @@ class Waiters:
             try:
                 owner, kept = self._kept.pop()
             except IndexError:
-                waiter = Waiter(self._nodes, self.markers)
+                waiter = Waiter(self._connections, self.markers)
             else:  # one of a forked child's parent, or of another event loop, is dropped
                 waiter = kept if owner == now_here else None
         try:

@@ -8,7 +8,7 @@
 
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -16,12 +16,14 @@ from redis.exceptions import RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq.link import blocks
-from dpq.link.asking_async import ask_async
+from dpq.link.asking_async import AsyncAsking
 from dpq.link.blocks import handing_on, markers_maybe_lost, read_marker
-from dpq.link.cluster import CUT, AsyncNodes, Node
+from dpq.link.cluster import CUT, AsyncNodes
 from dpq.link.endpoint_async import AsyncEndpoint, first_answered
 from dpq.link.shared_async import here, pause
 from dpq.link.watches import Marker, Watch, time_left
+
+Tell = Callable[..., Awaitable[Any]]
 
 
 class AsyncWaiter:
@@ -31,8 +33,9 @@ class AsyncWaiter:
     markers, up to 64; a marker of another slot wakes no waiter. The client's pool is not used.
     """
 
-    def __init__(self, nodes: AsyncNodes, markers: Sequence[str]) -> None:
-        self._nodes = nodes
+    def __init__(self, connections: AsyncAsking, markers: Sequence[str]) -> None:
+        self._tell = connections.tell
+        self._nodes = nodes = connections.nodes
         self.markers = tuple(markers)
         slots = nodes.by_slot(markers)
         self.hears_all = len(slots) <= blocks.MOST_BLOCKS
@@ -65,14 +68,14 @@ class AsyncWaiter:
     async def withdraw(self, owned: Iterable[Marker] = ()) -> None:
         """Stop waiting; put markers that came too late back for another waiter."""
         try:
-            ended = [block for block in self._blocks if await block.end()]
+            ended = [block for block in self._blocks if await block.end(self._tell)]
             replies = [await block.end_of_block() for block in ended]
             late = [read_marker(self.markers, reply) for reply in replies if reply is not None]
             lost = markers_maybe_lost(self.markers, self._blocks)
             # The first of two may still go into a connection whose end the server has not seen.
             for some in ([*owned, *late, *lost], lost):
                 for command in handing_on(self.markers, some):
-                    await ask_async(self._nodes.client, *command)
+                    await self._tell(command[1], *command)
         except RedisError:  # no error here may cost a task that was popped
             await self.aclose()
 
@@ -133,13 +136,13 @@ class _Block(AsyncEndpoint):
         self.until = None
         return reply
 
-    async def end(self) -> bool:
+    async def end(self, tell: Tell) -> bool:
         """Make the server end the block; return True if there is an answer to read."""
         self.maybe_lost = False
         if self.until is None or self.node is None:
             return False
         if self.nodes.of(self.key) is self.node:
-            blocked = await self._unblock(self.node) if self._client_id else None
+            blocked = await self._unblock(tell) if self._client_id else None
             if blocked or (blocked is not None and not self.nodes.fails_over):
                 return True
             if blocked is not None and await self.has_reply(blocks.ANSWERED_SECONDS):
@@ -148,10 +151,10 @@ class _Block(AsyncEndpoint):
         await self.aclose()
         return False
 
-    async def _unblock(self, node: Node) -> bool | None:
+    async def _unblock(self, tell: Tell) -> bool | None:
         """Ask the server to end the block: False if it has none, None if the user may not ask."""
         try:
-            return bool(await ask_async(node.client, "CLIENT UNBLOCK", self._client_id))
+            return bool(await tell(self.node, "CLIENT", "UNBLOCK", self._client_id))
         except ResponseError as refusal:
             self.nodes.unblocks_no_more(refusal)
             return None
@@ -171,8 +174,8 @@ class _Block(AsyncEndpoint):
 class AsyncWaiters:
     """The waiters of one queue object: one for each wait at a time, kept for the next one."""
 
-    def __init__(self, nodes: AsyncNodes, markers: Sequence[str]) -> None:
-        self._nodes, self.markers = nodes, tuple(markers)
+    def __init__(self, connections: AsyncAsking, markers: Sequence[str]) -> None:
+        self._connections, self.markers = connections, tuple(markers)
         self._kept: deque[tuple[object, AsyncWaiter]] = deque()
 
     @asynccontextmanager
@@ -183,7 +186,7 @@ class AsyncWaiters:
             try:
                 owner, kept = self._kept.pop()
             except IndexError:
-                waiter = AsyncWaiter(self._nodes, self.markers)
+                waiter = AsyncWaiter(self._connections, self.markers)
             else:  # one of a forked child's parent, or of another event loop, is dropped
                 waiter = kept if owner == now_here else None
         try:

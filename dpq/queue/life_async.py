@@ -66,7 +66,7 @@ class AsyncQueueLife(QueueBase[P]):
             queue_name=self.queue_name,
         )
         self._leases = AsyncKeeper(self._extend_many, self.queue_name)
-        self._waiters = AsyncWaiters(connections.nodes, [self._operations.marker])
+        self._waiters = AsyncWaiters(connections, [self._operations.marker])
         self._several: dict[tuple[str, ...], AsyncWaiters] = {}  # of several queues, by markers
         self._sleep = sleep
         self._listener = AsyncListener(connections.nodes, self._operations.marker)
@@ -93,7 +93,7 @@ class AsyncQueueLife(QueueBase[P]):
         from dpq.link.waiter_async import AsyncWaiters
 
         if markers not in self._several:
-            self._several[markers] = AsyncWaiters(self._own_session.connections.nodes, markers)
+            self._several[markers] = AsyncWaiters(self._own_session.connections, markers)
         return self._several[markers]
 
     async def _take(

@@ -260,7 +260,7 @@ class Scheduler:
             self._waiter.close()
             self._changed, self._look_at = True, min(self._look_at, self._names.rested_at)
             self._upkeep.hurry(now)
-        self._waiter = Listener(self._session.connections.nodes, [marker for marker, _ in owners])
+        self._waiter = Listener(self._session.connections, [marker for marker, _ in owners])
         self._waiter.owners = [name for _, name in owners]
 
     def _sleep(self) -> None:

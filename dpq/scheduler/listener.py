@@ -6,7 +6,7 @@ from redis.exceptions import ResponseError
 
 from dpq.link.asking import ask
 from dpq.link.blocks import MOST_BLOCKS, longest_block
-from dpq.link.cluster import Nodes
+from dpq.link.connections import Connections
 from dpq.link.waiter import Waiter
 from dpq.link.watches import Marker
 
@@ -35,8 +35,9 @@ class Listener(Waiter):
 
     owners: list[str | None]
 
-    def __init__(self, nodes: Nodes, markers: Sequence[str]) -> None:
-        super().__init__(nodes, markers)
+    def __init__(self, connections: Connections, markers: Sequence[str]) -> None:
+        super().__init__(connections, markers)
+        nodes = connections.nodes
         if nodes.direct and not nodes.clustered and len(markers) > MARKERS_OF_A_BLOCK:
             size = max(MARKERS_OF_A_BLOCK, -(-len(markers) // MOST_BLOCKS))
             parts = [markers[at : at + size] for at in range(0, len(markers), size)]

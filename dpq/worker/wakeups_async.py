@@ -15,7 +15,7 @@ class AsyncWakeUps:
     def __init__(self, connections: AsyncConnections, markers: Sequence[str]) -> None:
         self.watches: list[Watch] = []
         self._connections = connections
-        self._waiter = AsyncWaiter(connections.nodes, markers)
+        self._waiter = AsyncWaiter(connections, markers)
 
     async def wait(self, change: "asyncio.Future[None]") -> bool:
         """Wait for a wake-up or for `change`; return True if it is time to ask the server."""
@@ -30,7 +30,7 @@ class AsyncWakeUps:
         """Async `WakeUps.follow`."""
         if tuple(markers) != self._waiter.markers:
             await self.close()
-            self._waiter = AsyncWaiter(self._connections.nodes, markers)
+            self._waiter = AsyncWaiter(self._connections, markers)
 
     async def close(self) -> None:
         """Async `WakeUps.close`."""

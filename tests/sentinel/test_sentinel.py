@@ -237,7 +237,7 @@ def test_a_waiter_leaves_a_silent_server(monkeypatch: pytest.MonkeyPatch) -> Non
 
     async def wait() -> Any:
         async with AsyncDPQ.from_url(url, "q") as q:
-            waiter = AsyncWaiter(q._session.connections.nodes, ["m"])
+            waiter = AsyncWaiter(q._session.connections, ["m"])
             never = asyncio.get_running_loop().create_future()
             found = [await waiter.wait(0.05, never)]
             node.stop()
@@ -251,7 +251,7 @@ def test_a_waiter_leaves_a_silent_server(monkeypatch: pytest.MonkeyPatch) -> Non
 
     try:
         with DPQ.from_url(url, "q") as q:
-            waiter = Waiter(q._session.connections.nodes, ["m"])
+            waiter = Waiter(q._session.connections, ["m"])
             assert waiter.wait(0.05) is None
             node.stop()
             assert [waiter.wait(0.1) for _ in range(6)] == [None] * 6
