@@ -31,7 +31,12 @@ BLOCKING = [
     "queue/permits",
     "queue/queue",
     "queue/room",
+    "queue/units",
+    "link/asking",
+    "link/connect",
+    "link/listener",
     "link/session",
+    "link/waiter",
 ]
 
 TWINS = {twin: f"{twin}_async" for twin in BLOCKING} | {"httpx2": "httpx"}
@@ -49,6 +54,7 @@ WORDS = [
     (r"aclose", "close"),
     (r"handle_async_request", "handle_request"),
     (r"(\w+)_async", r"\1"),
+    (r"redis\.asyncio", "redis"),
     (r"([Aa])n asyncio", r"\1 blocking"),
     (r"asyncio", "blocking"),
     (r"tasks of one event loop", "threads"),

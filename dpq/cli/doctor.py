@@ -12,8 +12,8 @@ from dpq import DPQ, DPQError, Problem, Verdict
 from dpq.cli._health import WITHIN_SECONDS, Limits, show_health
 from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Json, Queues, Url, named_queues, option
 from dpq.cli._terminal import Failed, at_terminal, emit, say, talk
+from dpq.link.asking import load_scripts as load_all
 from dpq.link.connect import open_url
-from dpq.link.script_loading import load_scripts as load_all
 from dpq.model.diagnosis import clock_problems, explain
 from dpq.queue.inside import operations_of, session_of
 from dpq.registry.all_queues import inspect_server, missing_queue

@@ -19,55 +19,42 @@ MAX_UNITS = 4
 
 
 def write_cost(cost: Cost) -> int | str:
-    """Check what a task costs, and convert it to the text of its record: `1,tokens=1800`.
-
-    Raises:
-        ConfigurationError: A number or a unit is out of its bounds.
-    """
+    """Check what a task costs, and convert it to the text of its record: `1,tokens=1800`."""
     if not isinstance(cost, Mapping):
         return whole_number("cost", cost, 1, MAX_COST)
-    requests = whole_number("cost['']", cost.get("", 1), 0, MAX_COST)
-    named = {
-        unit_name("a unit of cost", unit): whole_number(f"cost[{unit!r}]", units, 0, MAX_COST)
-        for unit, units in cost.items()
-        if unit != ""
-    }
-    if len(named) > MAX_UNITS:
-        raise ConfigurationError(
-            f"cost names {len(named)} units: it may name at most {MAX_UNITS} beside requests"
-        )
+    named = _checked({"": 1, **cost})
+    requests = named.pop("")
     texts = [f"{unit}={units}" for unit, units in sorted(named.items())]
     return ",".join([str(requests), *texts]) if texts else requests
 
 
 def write_spent(cost: Cost | None, units: Mapping[str, int] | None = None) -> str:
-    """Check what a task has spent, and convert it to text: `tokens=812,=1`; "" for nothing.
-
-    Raises:
-        ConfigurationError: A number or a unit is out of its bounds, or is given twice.
-    """
+    """Check what a task has spent, and convert it to text: `tokens=812,=1`; "" for nothing."""
     if cost is None and not units:
         return ""
-    told: dict[str, Any] = {}
-    if isinstance(cost, Mapping):
-        told.update(cost)
-    elif cost is not None:
-        told[""] = cost
+    told = dict(cost) if isinstance(cost, Mapping) else {} if cost is None else {"": cost}
     for unit, number in (units or {}).items():
         if unit in told:
             raise ConfigurationError(f"the cost of {unit!r} is given twice: give it once")
         told[unit] = number
+    return ",".join(
+        f"{unit}={number}" for unit, number in sorted(_checked(told).items(), reverse=True)
+    )
+
+
+def _checked(cost: Mapping[str, Any]) -> dict[str, int]:
     checked = {
         unit if unit == "" else unit_name("a unit of cost", unit): whole_number(
             f"cost[{unit!r}]", number, 0, MAX_COST
         )
-        for unit, number in told.items()
+        for unit, number in cost.items()
     }
     if len(checked) > MAX_UNITS + ("" in checked):
         raise ConfigurationError(
-            f"cost names {len(checked)} units: it may name at most {MAX_UNITS} beside requests"
+            f"cost names {len(checked) - ('' in checked)} units: it may name at most {MAX_UNITS} "
+            "beside requests"
         )
-    return ",".join(f"{unit}={number}" for unit, number in sorted(checked.items(), reverse=True))
+    return checked
 
 
 def read_cost(text: str) -> tuple[int, dict[str, int] | None]:

@@ -230,11 +230,7 @@ MOVING = ",moving"
 
 
 def read_rate(text: str) -> RateLimit:
-    """Read `UNITS/TIME`, or `UNITS/TIME,moving`, as the command line and `set_limit` take it.
-
-    Raises:
-        ConfigurationError: The text is no rate, or a value is out of its bounds.
-    """
+    """Read `UNITS/TIME`, or `UNITS/TIME,moving`, as the command line and `set_limit` take it."""
     plain = text.removesuffix(MOVING)
     found = _RATE.fullmatch(plain)
     if not found or found[4] not in TIME_UNITS:
@@ -266,13 +262,7 @@ def limit_rules(
     quotas: Sequence[Quota] = (),
     weight: float | None = None,
 ) -> tuple[RateLimit, ...]:
-    """Check the arguments of `set_limit`; return its windows, the shortest first.
-
-    A weight alone is a limit, too.
-
-    Raises:
-        ConfigurationError: The arguments set no limit, contradict, or are out of their bounds.
-    """
+    """Check the arguments of `set_limit`; return its windows, the shortest first."""
     if concurrency is not None:
         whole_number("concurrency", concurrency, 1, MAX_CONCURRENCY)
     if isinstance(rate, str):
@@ -377,11 +367,7 @@ def is_in_order(text: str) -> bool:
 
 
 def in_order_of_one(in_order: bool, group: str | None, concurrency: int | None) -> int | None:
-    """Check `in_order`; return the concurrency, which is 1 with it.
-
-    Raises:
-        ConfigurationError: The limit is for the queue, or runs several tasks at once.
-    """
+    """Check `in_order`; return the concurrency, which is 1 with it."""
     if not isinstance(in_order, bool):
         raise ConfigurationError(f"in_order is {in_order!r}: it must be True or False")
     if in_order and group is None:

@@ -34,16 +34,9 @@ SHOWN_MEMBERS = 5
 
 @dataclass(frozen=True)
 class PermitRequest:
-    """The arguments of `acquire`, checked.
+    """The arguments of `acquire`, checked; `timeout` and `lease` are seconds.
 
-    Attributes:
-        group: The group; None for the queue's limit alone.
-        cost: The units, as the text of a record.
-        priority: The priority, as text.
-        timeout: Seconds to wait at most; None waits for ever.
-        lease: Seconds of the lease, where the permit is one.
-        member: The member of the group's pool that it must be; "" for any; `UNKNOWN_MEMBER`.
-        host: The host of the request, for the log; or None.
+    `cost` and `priority` are the texts of a record. `member` is "" for any, or `UNKNOWN_MEMBER`.
     """
 
     group: str | None
@@ -65,11 +58,7 @@ class PermitRequest:
         member: str | None = None,
         host: str | None = None,
     ) -> "PermitRequest":
-        """Check the arguments.
-
-        Raises:
-            ConfigurationError: An argument is out of its bounds.
-        """
+        """Check the arguments."""
         if group is not None:
             label("group", group)
         if timeout is not None:
@@ -136,15 +125,13 @@ class PermitAnswer(NamedTuple):
 class HeldPermit:
     """A permit that is a lease, in the form in which leases are extended.
 
-    Attributes:
-        id: The id of the permit.
-        group: The group, or None.
-        member: The text that stands for it on the server; it changes at each extension.
-        scope: The group, and behind a TAB the member of its pool; "" without a group.
+    `member` is the text that stands for it on the server; it changes at each extension.
     """
 
     token: ClassVar = 0
     visibility: ClassVar = None
+    attempt: ClassVar = None
+    max_attempts: ClassVar = None
 
     id: str
     group: str | None
@@ -156,14 +143,11 @@ class Caller:
     """One caller that waits for a permit: what it asks, and how long it sleeps.
 
     Attributes:
-        id: The id of its permit.
         moment: The moment for which units are booked, ms as text; "" without a booking.
-        place: Its place in the line of callers, which it keeps until it may go; "" before it stands
-            in one.
+        place: Its place in the line of callers, which it keeps; "" if it stands in none.
         channel: Where it hears that it is called; "" if it hears nothing.
         held: The lease of its booking, or "".
-        scope: Its group, and behind a TAB the member that a booking is of, or that it must be.
-        cost: The units that were charged.
+        scope: Its group, and behind a TAB the member of a booking, or that it must be.
         brief: Its lease is there only until the answer is observed, which ends it.
         granted: It may go, once it has slept.
     """
@@ -181,12 +165,7 @@ class Caller:
         return None if self._until is None else max(0.0, self._until - now)
 
     def receive(self, answer: PermitAnswer, now: float) -> float:
-        """Take an answer; return the seconds to sleep.
-
-        Raises:
-            LimitTimeoutError: It cannot have the units in time.
-            ConfigurationError: The pool does not have its member.
-        """
+        """Take an answer; return the seconds to sleep."""
         if answer.members:
             raise self.request.refusal(list(answer.members))
         left = self.remaining(now)

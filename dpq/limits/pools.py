@@ -32,11 +32,7 @@ def member_name(value: Any) -> str:
 
 
 def pool_members(members: Sequence[str] | None, group: str | None) -> tuple[str, ...]:
-    """Check the members of a limit.
-
-    Raises:
-        ConfigurationError: A name is out of its bounds, or the limit cannot have members.
-    """
+    """Check the members of a limit."""
     if members is None:
         return ()
     if isinstance(members, str | bytes) or not isinstance(members, Sequence):
@@ -56,11 +52,7 @@ def pool_members(members: Sequence[str] | None, group: str | None) -> tuple[str,
 
 
 def group_weight(weight: float | None, group: str | None) -> float | None:
-    """Check the weight of a limit.
-
-    Raises:
-        ConfigurationError: It is out of its bounds, or given for the queue.
-    """
+    """Check the weight of a limit."""
     if weight is None:
         return None
     if group is None:

@@ -109,11 +109,7 @@ _QUOTA = re.compile(r"(?:([^=]*)=)?([0-9]{1,13})/([a-z]+)@(.*)")
 
 
 def read_quota(text: str) -> Quota:
-    """Read `AMOUNT/PERIOD@ZONE`, as the command line and `set_limit` take it.
-
-    Raises:
-        ConfigurationError: The text is no quota, or a value is out of its bounds.
-    """
+    """Read `AMOUNT/PERIOD@ZONE`, as the command line and `set_limit` take it."""
     found = _QUOTA.fullmatch(text)
     if not found or found[3] not in get_args(Period):
         raise ConfigurationError(
@@ -127,14 +123,7 @@ def read_quota(text: str) -> Quota:
 
 
 def split_quotas(rate: Any) -> tuple[Any, tuple[Quota, ...]]:
-    """Take the quotas out of the first argument of `set_limit`.
-
-    Returns:
-        What is left for the windows, None if that is nothing; and the quotas.
-
-    Raises:
-        ConfigurationError: There are too many, or two of one period and unit.
-    """
+    """Take the quotas out of the first argument of `set_limit`."""
     if isinstance(rate, str) and "@" in rate:
         rate = read_quota(rate)
     if isinstance(rate, Quota):

@@ -1,8 +1,6 @@
-"""A limit in words, as the command line reads them: `10/s`, `5000/h,burst=1000`, and back.
+"""A limit in words, as people write it: `10/s`, `5000/h,burst=1000`, and back. No I/O, no clock.
 
-A quota is such a word, too: `10000/day@America/Los_Angeles,spread`. The command line, the form of
-the dashboard, events and questions have the same words. A wrong word is an error that names it and
-shows the right form. No I/O, no clock.
+A quota is such a word, too: `10000/day@America/Los_Angeles,spread`.
 """
 
 import re
@@ -28,9 +26,6 @@ def read_word(word: str) -> RateLimit | Quota:
     """Read `UNITS/TIME`, and after it the options of this window, with commas between.
 
     A `@` makes it a quota, `AMOUNT/PERIOD@ZONE`.
-
-    Raises:
-        ConfigurationError: The word is neither, or a value is out of its bounds.
     """
     first, *settings = word.split(",")
     if "@" in first:
@@ -62,13 +57,6 @@ def _setting(word: str, setting: str) -> tuple[str, Any]:
     return name, _PARSERS[name](value)
 
 
-def burst(word: str) -> int:
-    """Read a number of units; RateLimit knows its bounds."""
-    if not re.fullmatch("[0-9]{1,10}", word):
-        _refuse(word, "burst must be a whole number of units, as in 5")
-    return int(word)
-
-
 def reserve(word: str) -> Reserve:
     """Read `UNITS:PRIORITY`."""
     found = re.fullmatch(r"([0-9]{1,10}):(\S+)", word)
@@ -84,27 +72,25 @@ def adaptive(word: str) -> Adaptive:
     return _made(word, lambda: Adaptive(*map(as_written, word.split(":"))))
 
 
-def slack(word: str) -> float:
-    """Read a number of seconds; RateLimit knows its bounds."""
-    if not re.fullmatch(_NUMBER, word):
-        _refuse(word, "slack must be a number of seconds, as in 0.1")
-    return as_written(word)
+def _number(form: str, otherwise: str) -> Callable[[str], Any]:
+    def read(word: str) -> float:
+        if not re.fullmatch(form, word):
+            _refuse(word, otherwise)
+        return as_written(word)
+
+    return read
 
 
-def estimate(word: str) -> int:
-    """Read a number of units that are reserved for a task without a cost."""
-    if not re.fullmatch("[0-9]{1,10}", word):
-        _refuse(word, "estimate must be a whole number of units, as in 2000")
-    return int(word)
-
-
+burst = _number("[0-9]{1,10}", "burst must be a whole number of units, as in 5")
+slack = _number(_NUMBER, "slack must be a number of seconds, as in 0.1")
 _PARSERS: dict[str, Callable[[str], Any]] = {
     "burst": burst,
     "reserve": reserve,
     "adaptive": adaptive,
     "slack": slack,
-    "estimate": estimate,
+    "estimate": _number("[0-9]{1,10}", "estimate must be a whole number of units, as in 2000"),
 }
+"""Readers of the options of a window; RateLimit knows the bounds of numbers."""
 
 
 def _made(word: str, make: Callable[[], T]) -> T:

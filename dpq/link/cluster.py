@@ -1,13 +1,11 @@
 """The nodes that hold the keys: the only server, or in a cluster the master of each slot.
 
-`connections` and `waiter` ask `Nodes.of` for the node of a key, and open connections of their own
-to it (`own_connection`). If that fails, they send through the client itself (`ask`), which follows
-redirections and learns the new slots. Must not know about tasks.
+`connections` and `endpoint` ask `Nodes.of` for the node of a key, and open connections of their own
+to it. If that fails, `asking` sends through the client itself, which follows redirections and
+learns the new slots. Must not know about tasks.
 """
 
-import asyncio
 import re
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache, cached_property
@@ -25,6 +23,7 @@ from redis.exceptions import (
     ClusterError,
     MovedError,
     NoPermissionError,
+    NoScriptError,
     ReadOnlyError,
     RedisClusterException,
     RedisError,
@@ -37,12 +36,13 @@ from redis.sentinel import SentinelConnectionPool
 
 from dpq.link import internals
 
-RIDE_OUT_SECONDS = 3.0
-"""Seconds for which a call that no server has run is repeated. While a slot moves, its keys are on
-two nodes. During a failover a cluster refuses every call. redis-py alone repeats for 0.4 s."""
+CANNOT_LOAD = (
+    "the server does not know DPQ's scripts (it forgets them when it starts, and a replica that "
+    "takes over never had them), and this user may not load them: run `dpq doctor --load-scripts` "
+    "as a user with +script|load, or a scheduler as one (docs/security.md)"
+)
 
-_PAUSE_SECONDS = 0.1
-
+_EVAL = re.compile("'eval' command", re.IGNORECASE)
 _FORBIDDEN = re.compile("ACL failure|can't (?:run|access)|no permission", re.IGNORECASE)
 
 CUT = (RedisConnectionError, RedisTimeoutError)
@@ -57,10 +57,7 @@ _REFUSALS = (AskError, TryAgainError, ClusterDownError)  # MovedError is a subcl
 class Node:
     """One server.
 
-    Attributes:
-        name: Its name in the cluster.
-        client: The client, or the node of an asyncio cluster, that has its connection settings.
-        changes: The settings that are different for DPQ's own connections.
+    `client` (in an asyncio cluster: a node) has its connection settings; `changes` are DPQ's own.
     """
 
     __slots__ = ("changes", "client", "name")
@@ -105,6 +102,16 @@ def forbidden(error: object) -> bool:
     )
 
 
+def may_not_eval(error: object) -> bool:
+    """Return True if a server has refused EVAL itself, not a command in the script."""
+    return forbidden(error) and bool(_EVAL.search(str(error)))
+
+
+def is_undone(reply: object) -> bool:
+    """Return True if a command is to be sent once more: no server has run it, or none may have."""
+    return reply is MISSING or isinstance(reply, NoScriptError) or refused(reply)
+
+
 class NotWrittenError(RedisConnectionError):
     """The event loop had closed the connection before the command was written."""
 
@@ -129,32 +136,6 @@ def reachable() -> Iterator[None]:
         raise NotWrittenError(str(error)) from error
 
 
-def ask(client: Any, *command: Any) -> Any:
-    """Send a command through a client, with its retries and redirections; return the raw reply."""
-    give_up = time.monotonic() + RIDE_OUT_SECONDS
-    while True:
-        try:
-            with reachable():
-                return client.execute_command(*command, **internals.RAW)
-        except ClusterError:
-            if time.monotonic() > give_up:
-                raise
-        time.sleep(_PAUSE_SECONDS)
-
-
-async def ask_async(client: Any, *command: Any) -> Any:
-    """Async `ask`."""
-    give_up = time.monotonic() + RIDE_OUT_SECONDS
-    while True:
-        try:
-            with reachable():
-                return await client.execute_command(*command, **internals.RAW)
-        except (ClusterError, NotWrittenError):
-            if time.monotonic() > give_up:
-                raise
-        await asyncio.sleep(_PAUSE_SECONDS)
-
-
 @cache
 def _slot(key: str) -> int:
     return int(key_slot(key.encode()))
@@ -164,9 +145,7 @@ class Nodes:
     """The servers behind a client.
 
     Attributes:
-        client: The client.
-        direct: DPQ may open connections beside the client's pool. False for test doubles, and for
-            subclasses, which may change a command.
+        direct: DPQ may open connections beside the client's pool: no double, no subclass.
         clustered: The client is a direct client of a cluster.
         only: The server, if the client is not of a cluster.
         losses: The number of times that a master named by Sentinels was cut off or silent.

@@ -1,31 +1,23 @@
-"""A URL -> an asyncio Redis client with the timeouts and retries of `connect`."""
+"""A URL -> a client of redis-py with explicit timeouts and retries.
 
-import asyncio
-from collections.abc import Coroutine
+An unreachable server is reported within three seconds, all retries included (a slow name server may
+add its own time), and a command is sent again a few times at most: each script is written for that.
+Must not read the environment, hold a client, or know what a queue is.
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from redis import asyncio as aioredis
-from redis.asyncio import connection as aio
-from redis.asyncio import sentinel as aio_sentinel
-from redis.asyncio.cluster import ClusterNode
-from redis.asyncio.retry import Retry
-from redis.backoff import ExponentialWithJitterBackoff
-from redis.connection import Connection, SSLConnection, UnixDomainSocketConnection
+from redis.asyncio import Redis
+from redis.asyncio.connection import ConnectionPool
+from redis.asyncio.sentinel import MasterNotFoundError, Sentinel, SentinelConnectionPool
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from dpq.link.connect import SentinelFault, address_of, no_master, open_as, sentinels_of
-from dpq.link.internals import startup_nodes
-from dpq.link.url import (
-    BACKOFF_BASE_S,
-    BACKOFF_CAP_S,
-    RETRIES,
-    ParsedUrl,
-    connect_bound,
-    explained,
-    read_url,
-)
+from dpq.link.bounded_async import bounded, bounded_to_master, cluster_client, with_retries
+from dpq.link.url import Host, ParsedUrl, explained, read_url
+from dpq.model.masking import mask
 
 if TYPE_CHECKING:
     from dpq.server import Server
@@ -33,16 +25,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AsyncOpened:
-    """An asyncio client that DPQ opened, and the private server to close with it. See `Opened`."""
+    """A client that DPQ opened, and the private server (`embedded:`) to close with it.
 
-    client: Any = field(repr=False)
+    The client returns bytes. `label` is the URL for errors and logs, without its password.
+    """
+
+    client: Any = field(repr=False)  # the repr of a client may show a user name
     label: str
     server: "Server | None" = None
 
     async def aclose(self) -> None:
         """Close the client, then the private server if there is one. Idempotent."""
         await self.client.aclose()
-        for sentinel in sentinels_of(self.client):
+        for sentinel in _sentinels_of(self.client):
             await sentinel.aclose()
         self.abandon()
 
@@ -53,128 +48,85 @@ class AsyncOpened:
 
 
 def open_url_async(url: str) -> AsyncOpened:
-    """Open an asyncio client for `url`, as `open_url` does; to be called in an event loop or
-    not."""
-    return open_as(AsyncOpened, _client, url)
+    """Open a client for `url`; nothing is sent yet (an embedded server is started, though)."""
+    label = mask(url)
+    if not isinstance(url, str) or not url.startswith("embedded:"):
+        return AsyncOpened(_client(url, label), label)
+    from dpq.server import open_embedded  # here: only a POSIX system can run a private server
+
+    server = open_embedded(url)
+    try:
+        return AsyncOpened(_client(server.url, label), label, server)
+    except BaseException:
+        server.close()
+        raise
 
 
 def _client(url: str, label: str) -> Any:
     with explained(label):
         parsed = read_url(url)
-        kind = _BOUNDED[parsed.connection_class]
-        backoff = ExponentialWithJitterBackoff(BACKOFF_CAP_S, BACKOFF_BASE_S)
-        parsed.settings["retry"] = Retry(backoff, RETRIES)
+        parsed = parsed._replace(settings=with_retries(parsed.settings))
+        family: Any = parsed.connection_class
+        kind = bounded(family)
+        # Built at once, though it connects later: a bad parameter fails here, not at 3 a.m.
         for settings in parsed.of_connections():
             kind(**settings)
         if parsed.kind == "cluster":
-            return _cluster(parsed, kind)
+            return cluster_client(parsed, kind)
         if parsed.kind == "sentinel":
-            return aioredis.Redis.from_pool(_master_pool(parsed, kind))
-        pool = aio.ConnectionPool(connection_class=kind, **parsed.settings)
-        return aioredis.Redis.from_pool(pool)
+            return Redis.from_pool(_master_pool(parsed, kind))
+        return Redis.from_pool(ConnectionPool(connection_class=kind, **parsed.settings))
 
 
-def _cluster(parsed: ParsedUrl, kind: type[aio.AbstractConnection]) -> Any:
-    """Make a cluster client, and set the connection class, for which redis-py has no argument."""
-    client = aioredis.RedisCluster(
-        startup_nodes=[ClusterNode(host.name, host.port) for host in parsed.hosts],
-        retry=parsed.settings["retry"],
-    )
-    settings = client.connection_kwargs
-    settings |= parsed.settings | {"connection_class": kind}
-    for name in ("host", "port", "retry"):
-        settings.pop(name, None)
-    nodes = startup_nodes(client)
-    nodes.update((name, ClusterNode(at.host, at.port, **settings)) for name, at in nodes.items())
-    return client
-
-
-class _Asked(aioredis.Redis):
-    """Async `connect._Asked`."""
+class _SentinelError(RedisConnectionError):
+    """The error of a Sentinel, shown with its text: redis-py shows only the class."""
 
     def __repr__(self) -> str:
-        return address_of(self)
+        return str(self)
+
+
+class _Asked(Redis):
+    """A client of one Sentinel, shown without the settings of its connections."""
+
+    def __repr__(self) -> str:
+        settings = self.connection_pool.connection_kwargs
+        return Host(settings["host"], settings["port"]).netloc
 
     async def sentinel_masters(self) -> Any:
         try:
             return await super().sentinel_masters()
         except (RedisConnectionError, RedisTimeoutError) as error:
-            raise SentinelFault(str(error)) from error
+            raise _SentinelError(str(error)) from error
 
 
-class _Sentinel(aio_sentinel.Sentinel):
-    """Async `connect._Sentinel`."""
+class _Sentinel(Sentinel):
+    """redis-py's `Sentinel`, with DPQ's text if no master is found."""
 
     async def discover_master(self, service_name: str) -> Any:
+        parent: Any = super()
         try:
-            return await super().discover_master(service_name)
-        except aio_sentinel.MasterNotFoundError as error:
-            raise aio_sentinel.MasterNotFoundError(no_master(service_name, error)) from None
+            return await parent.discover_master(service_name)
+        except MasterNotFoundError as error:
+            found = str(error).removeprefix(f"No master found for {service_name!r}")
+            reasons = found.removeprefix(" : ")
+            raise MasterNotFoundError(
+                f"no Sentinel names a master {service_name!r} that is up"
+                f"{reasons and f' ({reasons})'}"
+            ) from None
 
 
-def _master_pool(parsed: ParsedUrl, kind: type[aio.AbstractConnection]) -> aio.ConnectionPool:
+def _master_pool(parsed: ParsedUrl, kind: type[Any]) -> ConnectionPool:
     sentinel = _Sentinel([])  # type: ignore[no-untyped-call]  # redis-py's
     sentinel.sentinels = [
-        _Asked.from_pool(aio.ConnectionPool(connection_class=kind, **settings))
+        _Asked.from_pool(ConnectionPool(connection_class=kind, **settings))
         for settings in parsed.sentinel_settings()
     ]
-    return aio_sentinel.SentinelConnectionPool(  # type: ignore[no-untyped-call]  # redis-py's
-        parsed.service, sentinel, connection_class=_MASTER[kind], **parsed.settings
+    family: Any = parsed.connection_class
+    return SentinelConnectionPool(  # type: ignore[no-untyped-call]  # redis-py's
+        parsed.service, sentinel, connection_class=bounded_to_master(family), **parsed.settings
     )
 
 
-class _Bounded(aio.AbstractConnection):
-    """A connection that connects within one time limit: all addresses, TLS, handshake, retries."""
-
-    async def connect(self) -> None:
-        """Connect unless connected."""
-        await self._within_bound(super().connect())  # type: ignore[no-untyped-call]  # redis-py's
-
-    async def connect_check_health(
-        self, check_health: bool = True, retry_socket_connect: bool = True
-    ) -> None:
-        """Connect in the middle of a command, unless connected."""
-        if not self.is_connected:
-            await self._within_bound(
-                super().connect_check_health(check_health, retry_socket_connect)
-            )
-
-    async def _within_bound(self, connecting: Coroutine[Any, Any, None]) -> None:
-        give_up = connect_bound(self.socket_connect_timeout)
-        try:
-            async with asyncio.timeout(give_up):
-                await connecting
-        except TimeoutError:
-            await self.disconnect(nowait=True)  # the handshake may have begun
-            raise RedisTimeoutError(f"no connection within {give_up:g} s") from None
-
-
-class _BoundedTCP(_Bounded, aio.Connection):
-    pass
-
-
-class _BoundedTLS(_Bounded, aio.SSLConnection):
-    pass
-
-
-class _BoundedUnix(_Bounded, aio.UnixDomainSocketConnection):
-    pass
-
-
-class _BoundedMasterTCP(_Bounded, aio_sentinel.SentinelManagedConnection):
-    pass
-
-
-class _BoundedMasterTLS(_Bounded, aio_sentinel.SentinelManagedSSLConnection):
-    pass
-
-
-_BOUNDED = {
-    Connection: _BoundedTCP,
-    SSLConnection: _BoundedTLS,
-    UnixDomainSocketConnection: _BoundedUnix,
-}
-_MASTER = {
-    _BoundedTCP: _BoundedMasterTCP,
-    _BoundedTLS: _BoundedMasterTLS,
-}
+def _sentinels_of(client: Any) -> Sequence[Any]:
+    manager = getattr(getattr(client, "connection_pool", None), "sentinel_manager", None)
+    return getattr(manager, "sentinels", ())

@@ -12,21 +12,14 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from redis.exceptions import MovedError, NoScriptError, RedisError, ResponseError
+from redis.exceptions import RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from dpq.link.cluster import CUT, MISSING, Node, Nodes, ask, raise_if_demoted, refused
+from dpq.link.asking import Asking
+from dpq.link.cluster import CUT, MISSING, Node, Nodes, is_undone, raise_if_demoted
 from dpq.link.internals import socket_of
-from dpq.link.script_loading import load_instead, may_not_eval
 from dpq.script.command import Command, Packer, pack_plain, script_call
-from dpq.script.durability import (
-    BY_CLIENT,
-    Durability,
-    confirming,
-    judged,
-    require_direct,
-    unconfirmed,
-)
+from dpq.script.durability import Durability, confirming, judged, require_direct
 
 Replies = Callable[[], list[Any]]
 
@@ -41,12 +34,8 @@ class _Sent(NamedTuple):
     error: Exception | None = None
 
 
-class Connections:
-    """Sends commands to the servers behind one client, for any number of threads.
-
-    Attributes:
-        nodes: The servers.
-    """
+class Connections(Asking):
+    """Sends commands to the servers (`nodes`) behind one client, for any number of threads."""
 
     def __init__(self, client: Any, durability: Durability = "async") -> None:
         """Make connections; nothing is sent yet."""
@@ -136,6 +125,11 @@ class Connections:
             return _Sent(node, None, commands, count, fault)
         return _Sent(node, connection, commands, count)
 
+    def _exchange(
+        self, node: Node, commands: Sequence[Command[Any]], *, as_text: bool = False
+    ) -> list[Any]:
+        return self._receive(self._send(node, commands, as_text=as_text), last=True)
+
     def _receive(self, sent: _Sent, *, last: bool = False) -> list[Any]:
         """Read the replies; unless it is the last try, send those once more that need it."""
         node, connection, commands, count, broken = sent
@@ -175,38 +169,6 @@ class Connections:
         final = self.nodes.sends_once or (hopeless and not self.nodes.fails_over)
         return error if final else MISSING
 
-    def _again(self, command: Command[Any], error: Any) -> Any:
-        """Send a command once more: over an own connection, if the server does not know the script,
-        the keys have moved, or it is to be confirmed; else, or then, through the client."""
-        cut = error is MISSING and self._durability != "async" and not self.nodes.fails_over
-        try:
-            if (cut or isinstance(error, NoScriptError | MovedError)) and self.nodes.direct:
-                if isinstance(error, MovedError):
-                    self.nodes.learn()
-                if node := self.nodes.of(command.keys[0]):
-                    sent = self._send(node, (command,), as_text=not cut)
-                    (reply,) = self._receive(sent, last=True)
-                    if not is_undone(reply) and not may_not_eval(reply):
-                        return reply
-            try:
-                reply = ask(self._client, *script_call(command, as_text=False))
-            except NoScriptError:
-                reply = self._ask_with_text(command)
-        except RedisError as refusal:
-            return refusal
-        if self._durability != "async":
-            reply = unconfirmed(command, self._durability, reply, BY_CLIENT)
-        return reply
-
-    def _ask_with_text(self, command: Command[Any]) -> Any:
-        try:
-            return ask(self._client, *script_call(command, as_text=True))
-        except ResponseError as refusal:
-            if not may_not_eval(refusal):
-                raise
-        load_instead(self._client)
-        return ask(self._client, *script_call(command, as_text=False))
-
     def _forget_idle(self) -> None:
         """Close all idle connections; a forked child leaves those of its parent alone."""
         if self._pid == os.getpid():
@@ -220,8 +182,3 @@ class Connections:
         for idle in list(self._idle.values()):
             while idle:
                 idle.pop().disconnect()
-
-
-def is_undone(reply: Any) -> bool:
-    """Return True if a command is to be sent once more: no server has run it, or none may have."""
-    return reply is MISSING or isinstance(reply, NoScriptError) or refused(reply)

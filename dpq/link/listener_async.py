@@ -1,43 +1,51 @@
-"""Listeners for asyncio: the twin of listener.py. An asyncio task reads for all callers."""
+"""Listeners receive calls: messages that tell a waiting caller of a queue object to ask again.
 
-import asyncio
+    SUBSCRIBE dpq:calls:9Xk0_a3T   once for a queue object; message: the caller that asks now
+    SUBSCRIBE dpq:calls:{emails}   once for all that wait for ends; message: a task that has ended
+
+Nothing is stored for that. If a message is lost, no caller is: each asks again by itself.
+"""
+
+import secrets
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from itertools import chain
-from typing import Any
 
-from redis.asyncio.retry import Retry
 from redis.exceptions import RedisError, ResponseError
 
-from dpq.link.cluster import reachable
-from dpq.link.connections_async import AsyncConnections
-from dpq.link.listener import PREFIX, Subscription
-from dpq.link.waiter import REPLY_TIMEOUT, connection_to
+from dpq.link.cluster import AsyncNodes
+from dpq.link.endpoint_async import AsyncEndpoint, Background, Event, Lock, heard
+from dpq.link.shared_async import here
+
+PREFIX = "dpq:calls:"
+"""The beginning of the channels' names; lua/lib/leases/callers.lua has the same."""
+
+TRY_AGAIN_SECONDS = 30.0
+"""Seconds until a listener that could not subscribe tries again: the right may be missing."""
 
 
 class AsyncListener:
-    """Receives the calls for the callers of one queue object.
+    """Receives the calls for the callers of one queue object, over one connection of its own.
 
     Args:
-        connections: The shared connections of the queue.
-        key: As for `Listener`.
-        name: As for `Listener`.
+        nodes: The servers behind a client.
+        key: A key of the queue. In a cluster all nodes pass messages on.
+        name: The name of its channel, which other listeners may have as well; "" makes one.
     """
 
-    def __init__(self, connections: AsyncConnections, key: str, name: str = "") -> None:
-        self._nodes, self._key = connections.nodes, key
-        self._subscription = Subscription(name)
-        self._ears: dict[str, set[asyncio.Event]] = {}
-        self._beginning: asyncio.Lock | None = None
-        self._reading: asyncio.Task[None] | None = None
-        self._connection: Any = None
+    def __init__(self, nodes: AsyncNodes, key: str, name: str = "") -> None:
+        self._nodes, self._key, self._given_name = nodes, key, name
+        self._owner = here()
+        self._heard_by: Background | None = None
+        self._start()
 
-    @property
-    def channel(self) -> str:
-        """The channel that callers name to the server; "" without a subscription."""
-        if self._reading and self._reading.get_loop() is not asyncio.get_running_loop():
-            self._subscription.lost()  # the event loop of the connection has ended
-        return self._subscription.channel
+    def _start(self) -> None:
+        self._name = self._given_name or secrets.token_urlsafe(9)
+        self._ears: set[tuple[str, Event]] = set()
+        self._beginning = Lock()
+        self._not_before = 0.0
+        self.channel = ""
+        """The name that callers tell the server; "" without a subscription."""
 
     @property
     def direct(self) -> bool:
@@ -45,81 +53,67 @@ class AsyncListener:
         return bool(self._nodes.direct)
 
     @contextmanager
-    def ear(self, caller: str) -> Iterator[asyncio.Event]:
-        """Receive the calls of one caller, or with "" of all, as `Listener.ear` does."""
-        ear = asyncio.Event()
-        ears = self._ears.setdefault(caller, set())
-        ears.add(ear)
+    def ear(self, caller: str) -> Iterator[Event]:
+        """Receive the calls of one caller, or with "" of all, from before its first question."""
+        if self._owner != (owner := here()):  # a forked child, or another event loop
+            self._owner = owner
+            self._start()
+        ears, ear = self._ears, Event()
+        ears.add((caller, ear))
         try:
             yield ear
         finally:
-            ears.discard(ear)
-            if not ears:
-                self._ears.pop(caller, None)
+            ears.discard((caller, ear))
+
+    @property
+    def _due(self) -> bool:
+        return not self.channel and time.monotonic() >= self._not_before
 
     async def subscribe(self) -> bool:
-        """Async `Listener.subscribe`."""
-        if not (self._nodes.direct and self._subscription.due):
+        """Subscribe, if that is due. If the result is True, the caller must ask once more."""
+        if not (self._nodes.direct and self._due):
             return False
-        self._beginning = self._beginning or asyncio.Lock()
         async with self._beginning:
-            if not self._subscription.due:
+            if not self._due:  # another caller has subscribed meanwhile
                 return bool(self.channel)
+            endpoint = AsyncEndpoint(self._nodes, self._key)
             try:
-                async with asyncio.timeout(REPLY_TIMEOUT):
-                    await self._begin()
-            except (RedisError, OSError) as error:
-                await self._lost(refused=isinstance(error, ResponseError))
+                await endpoint.connect()
+                await endpoint.send("SUBSCRIBE", PREFIX + self._name)
+                await endpoint.read()
+            except BaseException as error:
+                await endpoint.aclose()
+                if not isinstance(error, RedisError):
+                    raise
+                if isinstance(error, ResponseError):
+                    self._not_before = time.monotonic() + TRY_AGAIN_SECONDS
                 return False
-            except asyncio.CancelledError:  # the next caller opens another connection
-                await self._hang_up()
-                raise
-            self._subscription.begun()
-            self._reading = asyncio.create_task(self._read(self._connection))
+            self.channel = self._name
+            self._heard_by = Background(self._read, endpoint)
         return True
 
-    async def _begin(self) -> None:
-        await self._nodes.ready()
-        _, self._connection = connection_to(self._nodes, self._key, Retry)
-        await self._connection.connect()
-        self._connection.socket_timeout = None  # see `_SharedConnection._read_one`
-        with reachable():
-            await self._connection.send_command("SUBSCRIBE", PREFIX + self._subscription.name)
-        await self._connection.read_response(disable_decoding=True)
-
-    async def wait(self, ear: asyncio.Event, seconds: float) -> None:
+    async def wait(self, ear: Event, seconds: float) -> None:
         """Wait until a caller is called, at most so long."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await ear.wait()
-        ear.clear()
+        await heard(ear, seconds)
 
-    async def _read(self, connection: Any) -> None:
+    async def _read(self, endpoint: AsyncEndpoint) -> None:
+        ears = self._ears
         try:
-            while True:
-                reply = await connection.read_response(disable_decoding=True)
-                called = reply[2].decode()
-                for ear in (*self._ears.get(called, ()), *self._ears.get("", ())):
-                    ear.set()
-        except (RedisError, OSError):
-            await self._lost()
-
-    async def _lost(self, *, refused: bool = False) -> None:
-        self._subscription.lost(refused=refused)
-        await self._hang_up()
-        for ear in chain(*self._ears.values()):
-            ear.set()
-
-    async def _hang_up(self) -> None:
-        if self._connection is not None:
             with suppress(RedisError, OSError):
-                await self._connection.disconnect(nowait=True)
+                async for message in endpoint.messages():
+                    called = (message[2].decode(), "")
+                    for caller, ear in list(ears):
+                        if caller in called:
+                            ear.set()
+        finally:  # calls may be lost, so all ask again
+            if ears is self._ears:
+                self.channel = ""
+            await endpoint.aclose()
+            for _, ear in list(ears):
+                ear.set()
 
     async def aclose(self) -> None:
         """Close the connection; the next caller that waits opens it again."""
-        reading, self._reading = self._reading, None
-        if reading is not None and reading.get_loop() is asyncio.get_running_loop():
-            reading.cancel()
-            with suppress(asyncio.CancelledError):
-                await reading
-        await self._lost()
+        background, self._heard_by = self._heard_by, None
+        if background is not None:
+            await background.end()

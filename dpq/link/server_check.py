@@ -1,16 +1,14 @@
-"""The check of each server, once in a process: is it new enough, and does it keep tasks safe?
-
-Both sessions call it before they open their first queue. It reads replies and warns. It must not
-send anything itself.
-"""
+"""The check of each server, once in a process: is it new enough, and does it keep tasks safe?"""
 
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from dpq.link.cluster import reachable
 from dpq.model.diagnosis import explain, server_problems, wants_save
 from dpq.model.errors import ServerWarning
+from dpq.script.assembly import script, script_names
 from dpq.script.durability import Durability, require_fsync
 from dpq.script.replies import require_version
 
@@ -56,6 +54,13 @@ def warn(info: Mapping[str, Any], save: str | None, label: str) -> None:
 
 def _run_id(info: Mapping[str, Any], label: str) -> str:
     return str(info.get("run_id") or label)
+
+
+def scripts_there(client: Any) -> bool:
+    """Return True if the server, in a cluster each master, knows every script."""
+    shas = [script(name).sha for name in script_names()]
+    with reachable():
+        return all(client.script_exists(*shas))
 
 
 def unreachable(label: str, error: Exception) -> str:

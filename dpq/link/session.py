@@ -1,11 +1,8 @@
 # Made from session_async.py by `make twins`: change that file, not this one.
 """The session: the one object that runs operations of queues on the servers behind one client.
 
-A blocking queue, its dead letters, lease loops and workers send through a session, and through
-nothing else. It knows how to run an operation, and must not know what it does. Its `run` checks the
-arguments, opens the queue, and sends the commands:
-
-    session.run(operations.ack, task)
+It knows how to run an operation, and must not know what it does. `run` checks the arguments, opens
+the queue, and sends the commands: `session.run(operations.ack, task)`.
 """
 
 import logging
@@ -39,11 +36,7 @@ MAKERS = ("push", "push_plain", "acquire", "seal_batch")
 
 
 class Openable(Protocol):
-    """The operations of one queue, as far as a session knows them.
-
-    Attributes:
-        settings: The stored settings; None until the queue is opened and exists.
-    """
+    """The operations of a queue, as a session knows them; `settings` is None until it is open."""
 
     settings: dict[str, str] | None
 
@@ -145,11 +138,7 @@ class Session:
 
 
 class QueueSession(Session, Generic[Q]):
-    """A session of one queue: opens the queue before its first operation.
-
-    Attributes:
-        operations: The operations of the queue.
-    """
+    """A session of one queue: opens the queue before its first operation."""
 
     def __init__(
         self,

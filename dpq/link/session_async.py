@@ -1,10 +1,7 @@
 """The session: the one object that runs operations of queues on the servers behind one client.
 
-An asyncio queue, its dead letters, lease loops and workers send through a session, and through
-nothing else. It knows how to run an operation, and must not know what it does. Its `run` checks the
-arguments, opens the queue, and sends the commands:
-
-    await session.run(operations.ack, task)
+It knows how to run an operation, and must not know what it does. `run` checks the arguments, opens
+the queue, and sends the commands: `await session.run(operations.ack, task)`.
 """
 
 import logging
@@ -38,11 +35,7 @@ MAKERS = ("push", "push_plain", "acquire", "seal_batch")
 
 
 class Openable(Protocol):
-    """The operations of one queue, as far as a session knows them.
-
-    Attributes:
-        settings: The stored settings; None until the queue is opened and exists.
-    """
+    """The operations of a queue, as a session knows them; `settings` is None until it is open."""
 
     settings: dict[str, str] | None
 
@@ -144,11 +137,7 @@ class AsyncSession:
 
 
 class AsyncQueueSession(AsyncSession, Generic[Q]):
-    """A session of one queue: opens the queue before its first operation.
-
-    Attributes:
-        operations: The operations of the queue.
-    """
+    """A session of one queue: opens the queue before its first operation."""
 
     def __init__(
         self,

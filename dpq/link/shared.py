@@ -1,7 +1,11 @@
 """The counterpart of shared_async.py in blocking code, where each thread makes its own call."""
 
 from collections.abc import Callable
+from os import getpid as here
+from time import sleep as pause
 from typing import Generic, TypeVar
+
+__all__ = ["Shared", "here", "pause"]
 
 T = TypeVar("T")
 

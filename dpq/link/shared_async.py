@@ -1,10 +1,21 @@
-"""A coroutine that callers of the same time share. The session and the connections use it."""
+"""Asyncio's own: the event loop of a call, its pause, and a coroutine that several calls share."""
 
 import asyncio
+from asyncio import sleep as pause
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
+__all__ = ["Shared", "here", "pause"]
+
 T = TypeVar("T")
+
+
+def here() -> object:
+    """Return what owns the connections of the caller: the event loop; None outside of one."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 class Shared(Generic[T]):

@@ -1,99 +1,82 @@
-"""Waiters for asyncio: block on wake-up markers, but not the event loop. The twin of waiter.py.
+"""Waiters: block on the wake-up markers of queues, for a time that the client measures.
 
-Must not decide anything about tasks.
+    BZPOPMIN {q}:wake 30.000   no marker within the wait: the block stays for the next wait
+    CLIENT UNBLOCK 17          the caller stops waiting
+
+`pop`, workers and the scheduler use them. Must not decide anything about tasks.
 """
 
-import asyncio
 import time
-from asyncio import FIRST_COMPLETED
-from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager, suppress
-from functools import partial
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
-from redis.asyncio.retry import Retry
 from redis.exceptions import RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from dpq.link.cluster import CUT, Node, reachable
-from dpq.link.connections_async import AsyncConnections
-from dpq.link.waiter import (
-    ANSWERED_SECONDS,
-    MOST_BLOCKS,
-    PAUSE_AFTER_FAULT,
-    REPLY_TIMEOUT,
-    block_command,
-    block_seconds,
-    connection_to,
-    cut,
-    handing_on,
-    markers_maybe_lost,
-    patience,
-    read_marker,
-)
+from dpq.link import blocks
+from dpq.link.asking_async import AsyncAsking
+from dpq.link.blocks import handing_on, markers_maybe_lost, read_marker
+from dpq.link.cluster import CUT, AsyncNodes
+from dpq.link.endpoint_async import AsyncEndpoint, first_answered
+from dpq.link.shared_async import here, pause
 from dpq.link.watches import Marker, Watch, time_left
+
+Tell = Callable[..., Awaitable[Any]]
 
 
 class AsyncWaiter:
-    """Blocks on one or more markers, as `Waiter` does.
+    """Blocks on one or more markers (sorted sets with one member).
 
-    Args:
-        connections: The shared connections, for the commands that a blocked connection cannot send.
-            The client itself would take a connection of its pool for each wait that ends.
-        markers: As for `Waiter`.
+    On a single server one connection is enough. In a cluster there is one for each slot of the
+    markers, up to 64; a marker of another slot wakes no waiter. The client's pool is not used.
     """
 
-    def __init__(self, connections: AsyncConnections, markers: Sequence[str]) -> None:
-        self._connections = connections
+    def __init__(self, connections: AsyncAsking, markers: Sequence[str]) -> None:
+        self._tell = connections.tell
+        self._nodes = nodes = connections.nodes
         self.markers = tuple(markers)
-        slots = connections.nodes.by_slot(markers)
-        self.hears_all = len(slots) <= MOST_BLOCKS
-        self._blocks = [_Block(connections, some) for some in slots[:MOST_BLOCKS]]
+        slots = nodes.by_slot(markers)
+        self.hears_all = len(slots) <= blocks.MOST_BLOCKS
+        self._blocks = [_Block(nodes, some) for some in slots[: blocks.MOST_BLOCKS]]
         self._asked = self._blocks[0]  # the block whose answer is read next
 
-    async def wait(self, seconds: float, stop: "asyncio.Future[None]") -> Marker | None:
-        """Async `Waiter.wait`; it also ends when `stop` is done."""
+    async def wait(self, seconds: float, stop: Any = None) -> Marker | None:
+        """Wait for a marker, at most so long, or until `stop`, a future of an event loop."""
         until = time.monotonic() + seconds
         try:
             while (left := until - time.monotonic()) > 0:
-                readings: dict[asyncio.Future[Any], _Block] = {}
                 for block in self._blocks:
                     self._asked = block
-                    reading = await block.begin(self._block_seconds(left))
-                    readings[reading] = block
-                _still_wanted()
-                at_most = patience(self._connections.nodes, self._blocks, left)
-                done, _ = await asyncio.wait(
-                    (*readings, stop), timeout=at_most, return_when=FIRST_COMPLETED
-                )
-                answered = [readings[reading] for reading in done if reading is not stop]
-                if not answered:
-                    if stop.done():
-                        return None
-                    continue
-                self._asked = answered[0]
-                if (reply := await self._asked.read()) is not None:
-                    return read_marker(self.markers, reply)
-        except (*CUT, OSError):
+                    await block.begin(self._block_seconds(left))
+                at_most = blocks.patience(self._nodes, self._blocks, left)
+                if answered := await first_answered(self._blocks, at_most, stop):
+                    self._asked = answered
+                    if (reply := await answered.end_of_block()) is not None:
+                        return read_marker(self.markers, reply)
+                elif stop and stop.done():
+                    return None
+        except CUT:
             await self._asked.lost()
-            await asyncio.sleep(max(0.0, min(PAUSE_AFTER_FAULT, until - time.monotonic())))
+            await pause(max(0.0, min(blocks.PAUSE_AFTER_FAULT, until - time.monotonic())))
         return None
 
     def _block_seconds(self, left: float) -> float:
-        return block_seconds(self._connections.nodes, left)
+        return blocks.block_seconds(self._nodes, left)
 
     async def withdraw(self, owned: Iterable[Marker] = ()) -> None:
-        """Async `Waiter.withdraw`."""
+        """Stop waiting; put markers that came too late back for another waiter."""
         try:
-            ended = [block for block in self._blocks if await block.end()]
-            async with asyncio.timeout(REPLY_TIMEOUT):
-                replies = [await block.read() for block in ended]
+            ended = [block for block in self._blocks if await block.end(self._tell)]
+            replies = [await block.end_of_block() for block in ended]
             late = [read_marker(self.markers, reply) for reply in replies if reply is not None]
             lost = markers_maybe_lost(self.markers, self._blocks)
-            for some in ([*owned, *late, *lost], lost):  # see `Waiter.withdraw`
-                for name, key, *args in handing_on(self.markers, some):
-                    await self._connections.execute(key, name, key, *args)
-        except (RedisError, OSError):  # no error here may cost a task that was popped
+            # The first of two may still go into a connection whose end the server has not seen.
+            for some in ([*owned, *late, *lost], lost):
+                for command in handing_on(self.markers, some):
+                    await self._tell(command[1], *command)
+        except RedisError:  # no error here may cost a task that was popped
             await self.aclose()
 
     async def aclose(self) -> None:
@@ -102,137 +85,130 @@ class AsyncWaiter:
             await block.aclose()
 
 
-def _still_wanted() -> None:
-    """Raise CancelledError if this task was cancelled: `wait_for` of Python 3.11 may lose it."""
-    task = asyncio.current_task()
-    if task and task.cancelling():
-        raise asyncio.CancelledError
+class _Block(AsyncEndpoint):
+    """A connection that blocks on the markers of one slot, and follows the slot if it moves.
 
+    Attributes:
+        markers: The keys, in the order in which a server looks at them.
+        maybe_lost: The connection was ended without an answer: a marker may be lost with it.
+        until: The time by which even a slow server answers, monotonic seconds; None: no block.
+    """
 
-class _Block:
-    """Async `waiter._Block`; `begin` returns the asyncio task that reads the answer."""
-
-    def __init__(self, connections: AsyncConnections, markers: Sequence[str]) -> None:
-        self._connections = connections
-        self._nodes = connections.nodes
+    def __init__(self, nodes: AsyncNodes, markers: Sequence[str]) -> None:
+        super().__init__(nodes, markers[0])
         self.markers = markers
-        self._node: Node | None = None
-        self._connection: Any = None
-        self._client_id = 0
         self.maybe_lost = False
-        self.until = 0.0
-        self._reading: asyncio.Task[Any] | None = None
+        self.until: float | None = None
+        self._client_id = 0  # 0 if the Redis user may not call CLIENT UNBLOCK
 
-    async def begin(self, seconds: float) -> "asyncio.Task[Any]":
-        if self._reading is not None:
-            if time.monotonic() > self.until and self._nodes.direct and not self._reading.done():
+    async def begin(self, seconds: float) -> None:
+        """Begin a block, unless one is open. If a block did not end in time, give the server up."""
+        if self.until is not None:
+            overdue = self.nodes.direct and time.monotonic() > self.until
+            if overdue and not await self.has_reply(0):
                 raise RedisTimeoutError("a block did not end in time")
-            return self._reading
-        if self._connection is None:
-            await self._nodes.ready()
-            self._node, self._connection = connection_to(self._nodes, self.markers[0], Retry)
-            with reachable():
-                await self._connection.connect()
-                self._client_id = await self._own_id() if self._nodes.unblocks else 0
-            self._connection.socket_timeout = None  # `asyncio.wait` watches the time
-        with reachable():
-            await self._connection.send_command(*block_command(self.markers, seconds))
-        reading = self._connection.read_response(disable_decoding=True)
-        self._reading = asyncio.create_task(reading)
-        self.until = time.monotonic() + seconds + REPLY_TIMEOUT
-        return self._reading
+            return
+        if not self.is_open:
+            await self.connect()
+            self._client_id = await self._own_id() if self.nodes.unblocks else 0
+        await self.send(*blocks.block_command(self.markers, seconds))
+        self.until = time.monotonic() + seconds + blocks.REPLY_TIMEOUT
+
+    def served(self, marker: str) -> None:
+        """Put a marker last: a server looks at the markers in their order."""
+        after = self.markers.index(marker) + 1
+        self.markers = (*self.markers[after:], *self.markers[:after])
 
     async def _own_id(self) -> int:
-        await self._connection.send_command("CLIENT", "ID")
+        await self.send("CLIENT", "ID")
         try:
-            return int(await self._connection.read_response())
+            return int(await self.read())
         except ResponseError as refusal:
-            self._nodes.unblocks_no_more(refusal)
+            self.nodes.unblocks_no_more(refusal)
             return 0
 
-    async def read(self) -> Any:
-        reading, self._reading = self._reading, None
+    async def end_of_block(self) -> Any:
+        """Read the answer; None if the block ended without a marker."""
         try:
-            return reading and await reading
+            reply = await self.read()
         except ResponseError as refusal:
-            raise cut(refusal) from None
+            raise blocks.cut(refusal) from None
+        self.until = None
+        return reply
 
-    async def end(self) -> bool:
+    async def end(self, tell: Tell) -> bool:
+        """Make the server end the block; return True if there is an answer to read."""
         self.maybe_lost = False
-        if self._reading is None or self._node is None:
+        if self.until is None or self.node is None:
             return False
-        if self._nodes.of(self.markers[0]) is self._node:
-            blocked = await self._unblock(self._node) if self._client_id else None
-            if blocked or (blocked is not None and not self._nodes.fails_over):
+        if self.nodes.of(self.key) is self.node:
+            blocked = await self._unblock(tell) if self._client_id else None
+            if blocked or (blocked is not None and not self.nodes.fails_over):
                 return True
-            if (
-                blocked is not None
-                and (await asyncio.wait([self._reading], timeout=ANSWERED_SECONDS))[0]
-            ):
+            if blocked is not None and await self.has_reply(blocks.ANSWERED_SECONDS):
                 return True
             self.maybe_lost = blocked is None
         await self.aclose()
         return False
 
-    async def _unblock(self, node: Node) -> bool | None:
+    async def _unblock(self, tell: Tell) -> bool | None:
+        """Ask the server to end the block: False if it has none, None if the user may not ask."""
         try:
-            return bool(await self._connections.execute(node, "CLIENT UNBLOCK", self._client_id))
+            return bool(await tell(self.node, "CLIENT", "UNBLOCK", self._client_id))
         except ResponseError as refusal:
-            self._nodes.unblocks_no_more(refusal)
+            self.nodes.unblocks_no_more(refusal)
             return None
 
     async def lost(self) -> None:
+        """Close the connection, and look for the node that holds the markers now."""
         await self.aclose()
-        if self._node:
-            await self._nodes.lost_async()
+        if self.node:
+            await self.nodes.lost_async()
 
     async def aclose(self) -> None:
-        reading, self._reading = self._reading, None
-        connection, self._connection = self._connection, None
-        if reading is not None:
-            reading.cancel()
-            with suppress(asyncio.CancelledError, RedisError, OSError):
-                await reading
-        if connection is not None:
-            with suppress(RedisError, OSError):
-                await connection.disconnect(nowait=True)
+        """Drop the connection, and the block with it."""
+        self.until = None
+        await super().aclose()
 
 
 class AsyncWaiters:
     """The waiters of one queue object: one for each wait at a time, kept for the next one."""
 
-    def __init__(self, connections: AsyncConnections, markers: Sequence[str]) -> None:
-        self.markers = tuple(markers)
-        self._make = partial(AsyncWaiter, connections, self.markers)
-        self._kept: list[tuple[asyncio.AbstractEventLoop, AsyncWaiter]] = []
+    def __init__(self, connections: AsyncAsking, markers: Sequence[str]) -> None:
+        self._connections, self.markers = connections, tuple(markers)
+        self._kept: deque[tuple[object, AsyncWaiter]] = deque()
 
     @asynccontextmanager
     async def take(self) -> AsyncIterator[AsyncWaiter]:
         """Lend a waiter for one wait; after an error it is closed, and not used again."""
-        loop = asyncio.get_running_loop()
-        waiter = None
-        while self._kept and waiter is None:
-            owner, kept = self._kept.pop()
-            waiter = kept if owner is loop else None
-        if waiter is None:
-            waiter = self._make()
+        now_here, waiter = here(), None
+        while waiter is None:
+            try:
+                owner, kept = self._kept.pop()
+            except IndexError:
+                waiter = AsyncWaiter(self._connections, self.markers)
+            else:  # one of a forked child's parent, or of another event loop, is dropped
+                waiter = kept if owner == now_here else None
         try:
             yield waiter
         except BaseException:
-            await asyncio.shield(waiter.aclose())
+            await waiter.aclose()
             raise
-        self._kept.append((loop, waiter))
+        self._kept.append((now_here, waiter))
 
     async def aclose(self) -> None:
-        """Close the waiters that no asyncio task uses now."""
+        """Close the waiters that no call uses now."""
         while self._kept:
             await self._kept.pop()[1].aclose()
 
 
 async def sleep(
-    waiter: AsyncWaiter, watches: Sequence[Watch], until: float, stop: "asyncio.Future[None]"
+    waiter: AsyncWaiter, watches: Sequence[Watch], until: float, stop: Any = None
 ) -> bool:
-    """Async `waiter.sleep`; False also when `stop` is done."""
+    """Sleep until it is time to look again; False if `until` has passed before, or `stop` is done.
+
+    A marker that came too late is taken in, too: `withdraw` passes it on.
+    """
     if until <= time.monotonic():
         return False
     if not waiter.hears_all:
@@ -240,9 +216,9 @@ async def sleep(
             watch.hurry()
     while (wait := time_left(watches, until)) > 0:
         marker = await waiter.wait(wait, stop)
-        if marker:  # also a marker that came too late: `withdraw` passes it on
+        if marker:
             watches[marker.number].marker_received(marker.moment)
-        if stop.done():
+        if stop and stop.done():
             return False
         if not marker:
             break

@@ -17,26 +17,17 @@ wake-up delays a task at most so long. lua/lib/notice.lua has the same in ms."""
 
 
 class Marker(NamedTuple):
-    """A marker that a waiter has taken out, and now owns.
-
-    Attributes:
-        number: Index of the waiter's marker, from 0.
-        moment: The time to look, ms of the server's clock; 0 for now.
-    """
+    """A marker that a waiter owns: its index, and when to look, ms of the server; 0 for now."""
 
     number: int
     moment: float
 
 
 class Watch:
-    """The state of a waiter for a queue that it found empty: when to look again, and why.
+    """The state of a waiter for a queue that it found empty at `now_ms`: when it looks again.
 
-    Args:
-        now_ms: The server's clock at the look, ms.
-        wait_ms: The ms until the waiter is to look again; None if another waiter does.
-        recheck_ms: The ms until it looks again at the latest, as the queue says; None if it does
-            not exist.
-        first: This waiter has not waited yet. A lost wake-up is then found in half of the time.
+    It looks after `wait_ms` (None: another waiter does), at the latest after `recheck_ms`, or half
+    of the usual time in a first wait.
 
     Attributes:
         moment: The moment that it watches for, ms of the server's clock; None for none.

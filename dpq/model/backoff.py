@@ -28,9 +28,6 @@ class Backoff:
         factor: Growth from one failure to the next, from 1 to 1000.
         cap: Seconds of the longest delay, up to a year.
         jitter: The largest random share to take off, from 0 (none) to 1.
-
-    Raises:
-        ConfigurationError: A value is out of its bounds.
     """
 
     base: float = 2.0
@@ -48,12 +45,7 @@ class Backoff:
                 )
 
     def delay(self, attempt: int, chance: float) -> float:
-        """Return the seconds to wait after attempt number `attempt` has failed.
-
-        Args:
-            attempt: The number of the attempt, from 1.
-            chance: A random number from 0 to 1.
-        """
+        """Return the seconds to wait after attempt `attempt` (from 1); `chance` is from 0 to 1."""
         try:
             longest = min(self.cap, self.base * self.factor ** (attempt - 1))
         except OverflowError:
@@ -62,15 +54,7 @@ class Backoff:
 
 
 def delay_after(backoff: Backoff | Sequence[float], attempt: int, chance: float) -> float:
-    """Return the seconds to wait after attempt number `attempt` has failed.
-
-    A list is taken as it is, without jitter: whoever names the delays wants these.
-
-    Args:
-        backoff: A backoff, or a list of delays in seconds.
-        attempt: The number of the attempt, from 1.
-        chance: A random number from 0 to 1.
-    """
+    """Return the seconds to wait after a failed attempt; a list is taken without jitter."""
     if isinstance(backoff, Backoff):
         return backoff.delay(attempt, chance)
     return backoff[min(attempt, len(backoff)) - 1]

@@ -12,15 +12,14 @@ class BatchState(BaseModel):
         name: The name that its pushes have.
         left: Live tasks: ready, waiting, delayed or running.
         done: Tasks that were finished by an ack.
-        dead: Tasks that became dead letters, and were not replayed; also those that were dropped or
-            purged since.
-        removed: Tasks that were cancelled or purged while they were live, or that a push of their
-            key has moved into another batch, or made recurring.
+        dead: Tasks that became dead letters, and were not replayed; also if they were dropped
+            since.
+        removed: Live tasks that were cancelled, purged, moved into another batch, or made
+            recurring.
         sealed: `seal_batch` was called: once nothing is left, the batch is finished.
         began_at: The time of its first push, by the server's clock, UTC.
         changed_at: The time of its last change, UTC.
-        finished_at: The time when it was sealed and nothing was left, UTC; None before. A replay of
-            a dead letter does not change it.
+        finished_at: The time when it was sealed and nothing was left, UTC; None before.
         callback: The id of the task that waits for its end, or ran behind it; None without one.
     """
 

@@ -18,8 +18,7 @@ ANEW = (
     "what could not (docs/operations.md)."
 )
 
-EXPLAINED: dict[str, tuple[str, str]] = {
-    # The server
+_MENDED: dict[str, tuple[str, str]] = {
     "eviction": (
         "The server may delete stored data when its memory is full: maxmemory-policy is "
         "{subject}. A queue that loses a key loses tasks.",
@@ -45,40 +44,10 @@ EXPLAINED: dict[str, tuple[str, str]] = {
         "times of the day, quotas and schedules come at another time than people expect.",
         "Let both machines take their time from a time server (NTP).",
     ),
-    # Keys of the server
     "wrong type": (
         "The key {subject} is {detail}: another program wrote it. Calls that need it fail with "
         "WRONGTYPE. No other key of the queue was checked.",
         "`DEL {subject}` removes it: it holds no task.",
-    ),
-    # Tasks
-    "bad record": (
-        "The record of task {subject} cannot be read: another program wrote into Redis.",
-        ANEW,
-    ),
-    "no record": (
-        "Task {subject} is still {detail}, but its record is gone.",
-        ANEW,
-    ),
-    "no payload": (
-        "The payload of task {subject} is gone: nobody can run it.",
-        ANEW,
-    ),
-    "in 0 states": (
-        "Task {subject} is stored, but it is in no state: it would never run.",
-        ANEW,
-    ),
-    "in N states": (
-        "Task {subject} is in several states at once ({detail}): it might run twice.",
-        ANEW,
-    ),
-    "stale place": (
-        "The order has an entry for task {subject} that does not fit the task's record.",
-        ANEW,
-    ),
-    "not the head": (
-        "Task {subject} is ready, but another task is the head of its group {detail!r}.",
-        ANEW,
     ),
     "event not noticed": (
         "{subject} is {detail}, but no consumer would look at that time.",
@@ -88,82 +57,75 @@ EXPLAINED: dict[str, tuple[str, str]] = {
         "Task {subject} waits for the end of batch {detail!r}, but that batch will not release it.",
         "`dpq task run` or `update(id, delay=0)` lets the task run.",
     ),
-    "end not noticed": (
-        "Task {subject} waits for the end of task {detail}, but that end would not release it.",
-        ANEW,
-    ),
-    # Batches
-    "batch miscounted": (
-        "Batch {subject!r} counts other tasks than it has: it {detail}.",
-        ANEW,
-    ),
-    "batch not finished": (
-        "Batch {subject!r} is sealed and nothing of it is left, but it is not finished.",
-        ANEW,
-    ),
-    # Groups
-    "head not ready": (
-        "The head of group {subject!r} cannot be popped, so no task of the group runs.",
-        ANEW,
-    ),
-    "no head": (
-        "Group {detail!r} is open and has waiting tasks, but no head: none of its tasks runs.",
-        ANEW,
-    ),
-    "bad share": (
-        "What group {subject!r} has spent cannot be read: {detail!r}. The group has begun anew.",
-        ANEW,
-    ),
-    # Keys
-    "key lost": (
-        "Task {subject} has the unique key {detail!r}, but a push with that key would not find it.",
-        ANEW,
-    ),
-    "key of another task": (
-        "The unique key {detail!r} is held for task {subject}, but that task has another key or "
-        "none.",
-        ANEW,
-    ),
-    "bad seen key": (
-        "The unique key {subject!r} stays taken after an ack, but nobody can read until when "
-        "({detail!r}).",
-        ANEW,
-    ),
-    "seen key would stay": (
-        "The unique key {subject!r} stays taken after an ack, and nothing would ever remove it.",
-        ANEW,
-    ),
-    # Errors
-    # Settings
-    "settings lost": (
-        "The queue has lost its setting {subject} ({detail}): somebody has deleted it from `conf`, "
-        "or all of `conf`.",
-        ANEW,
-    ),
-    "limits not in force": (
-        "A limit that was set is not where the scripts look for it ({subject}: {detail}).",
-        ANEW,
-    ),
     "limit cannot be read": (
         "The stored limit of {limited} cannot be read ({detail!r}). No task under this limit runs.",
         "Set the limit again, or clear it.",
     ),
-    # Leases that count
+}
+"""A kind of problem -> its meaning, and the way out of it alone."""
+
+_ANEW = {
+    "bad record": "The record of task {subject} cannot be read: another program wrote into Redis.",
+    "no record": "Task {subject} is still {detail}, but its record is gone.",
+    "no payload": "The payload of task {subject} is gone: nobody can run it.",
+    "in 0 states": "Task {subject} is stored, but it is in no state: it would never run.",
+    "in N states": "Task {subject} is in several states at once ({detail}): it might run twice.",
+    "stale place": "The order has an entry for task {subject} that does not fit the task's record.",
+    "not the head": (
+        "Task {subject} is ready, but another task is the head of its group {detail!r}."
+    ),
+    "end not noticed": (
+        "Task {subject} waits for the end of task {detail}, but that end would not release it."
+    ),
+    "batch miscounted": "Batch {subject!r} counts other tasks than it has: it {detail}.",
+    "batch not finished": (
+        "Batch {subject!r} is sealed and nothing of it is left, but it is not finished."
+    ),
+    "head not ready": (
+        "The head of group {subject!r} cannot be popped, so no task of the group runs."
+    ),
+    "no head": (
+        "Group {detail!r} is open and has waiting tasks, but no head: none of its tasks runs."
+    ),
+    "bad share": (
+        "What group {subject!r} has spent cannot be read: {detail!r}. The group has begun anew."
+    ),
+    "key lost": (
+        "Task {subject} has the unique key {detail!r}, but a push with that key would not find it."
+    ),
+    "key of another task": (
+        "The unique key {detail!r} is held for task {subject}, but that task has another key "
+        "or none."
+    ),
+    "bad seen key": (
+        "The unique key {subject!r} stays taken after an ack, but nobody can read until when "
+        "({detail!r})."
+    ),
+    "seen key would stay": (
+        "The unique key {subject!r} stays taken after an ack, and nothing would ever remove it."
+    ),
+    "settings lost": (
+        "The queue has lost its setting {subject} ({detail}): somebody has deleted it from "
+        "`conf`, or all of `conf`."
+    ),
+    "limits not in force": (
+        "A limit that was set is not where the scripts look for it ({subject}: {detail})."
+    ),
     "lease that has ended": (
-        "A lease has ended, but still counts against a concurrency ({subject!r}): one task less "
-        "can run.",
-        ANEW,
+        "A lease has ended, but still counts against a concurrency ({subject!r}): one task "
+        "less can run."
     ),
     "lease not counted": (
-        "Task {subject} is running, but does not count against the concurrency of its "
-        "group: one task too many could run.",
-        ANEW,
+        "Task {subject} is running, but does not count against the concurrency of its group: "
+        "one task too many could run."
     ),
     "caller in no line": (
-        "A caller of `acquire` waits for a permit ({subject!r}), but nothing calls it.",
-        ANEW,
+        "A caller of `acquire` waits for a permit ({subject!r}), but nothing calls it."
     ),
 }
+"""A kind of problem -> its meaning; the way out is to make the queue anew."""
+
+EXPLAINED = _MENDED | {kind: (meaning, ANEW) for kind, meaning in _ANEW.items()}
 """A kind of problem -> its meaning, and the way out."""
 
 
@@ -180,12 +142,7 @@ def explain(problem: Problem) -> tuple[str, str]:
 
 
 def server_problems(info: Mapping[str, Any], save: str | None) -> list[Problem]:
-    """Find settings of a server that endanger tasks.
-
-    Args:
-        info: The reply of INFO; a field that is missing counts as good.
-        save: The server's setting `save`; None if it is not known.
-    """
+    """Find settings of a server that endanger tasks."""
     found = []
     policy = info.get("maxmemory_policy", "noeviction")
     if policy != "noeviction":

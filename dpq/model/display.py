@@ -23,12 +23,7 @@ _NAMES = {"\t": r"\t", "\n": r"\n", "\r": r"\r"}
 
 
 def shown(text: object, *, lines: bool = False) -> str:
-    """Return a text as one line that a terminal or a log may show: `\\x1b` stands for an escape.
-
-    Args:
-        text: Any object; its `str` is shown.
-        lines: Leave tabs and ends of lines as they are, as for a traceback.
-    """
+    """Return a text as one line (or `lines`) that is safe to show: `\\x1b` stands for an escape."""
     return (_IN_LINES if lines else _IN_A_LINE).sub(_escape, str(text))
 
 
@@ -48,10 +43,9 @@ def attempt_of(attempt: int, most: float) -> str:
 
 
 class CleanRecords(logging.Handler):
-    """A log handler that cleans records before other handlers see them.
+    """A log handler of the logger `dpq` that cleans records before other handlers see them.
 
-    It is a handler of the logger `dpq`: a logger's own handlers run before those of its parents. In
-    a program that has no other, warnings go to stderr, as Python does it for loggers without one.
+    In a program that has no other, warnings go to stderr, as Python does it for such loggers.
     """
 
     def handle(self, record: logging.LogRecord) -> bool:
@@ -72,11 +66,7 @@ class CleanRecords(logging.Handler):
         return True
 
     def clean(self, record: logging.LogRecord) -> None:
-        """Replace a message, a field or a traceback that has characters which control a terminal.
-
-        If the message of a record cannot be made, the record stays as it is. Then logging reports
-        the error on stderr, and the call that logs goes on.
-        """
+        """Escape what controls a terminal; a record whose message cannot be made stays as it is."""
         try:
             message = record.getMessage()
         except Exception:

@@ -1,22 +1,4 @@
-"""Every error that DPQ raises itself. `signals` has what a handler may raise.
-
-    DPQError
-      ConfigurationError (ValueError)   bad argument or setting: names the value and its bound
-      PayloadError       (ValueError)   a payload cannot be encoded, decoded or validated
-      DuplicateTaskError                the key is taken and on_duplicate="error"
-      QueueFullError                    a bound leaves no room for a push
-      TaskNotFoundError                 no such live task in this queue
-      BatchFinishedError                the batch of a push is finished
-      BatchNotFoundError                no such batch in this queue
-      LeaseLostError                    the token is not the live one
-      LimitChangedError                 (not public) other rules stand than `dpq limit` has shown
-      LimitTimeoutError                 a limit grants nothing within the timeout of `acquire`
-      NotConfirmedError                 the call is done, but not confirmed yet (`durability`)
-      ResultTimeoutError                a task has not ended within the timeout of `result`
-      TaskDeadError                     `result`: the task is a dead letter
-
-    CostWarning   (UserWarning)         a unit of a limit or a cost looks misspelt
-    ServerWarning (UserWarning)         the server is set up so that tasks may get lost
+"""Every error that DPQ raises itself; `signals` has what a handler may raise.
 
 Errors of the Redis client pass through unwrapped: callers already handle them.
 """
@@ -50,12 +32,18 @@ MOST_QUOTED = 200
 class DPQError(Exception):
     """Base of every error that DPQ raises itself."""
 
+    def __reduce__(self) -> tuple[Any, ...]:  # else a copy would call `__init__` with the text
+        return _copy, (type(self), self.args, self.__dict__)
+
+
+def _copy(kind: type[DPQError], args: tuple[Any, ...], fields: dict[str, Any]) -> DPQError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(fields)
+    return error
+
 
 class ConfigurationError(DPQError, ValueError):
-    """An argument or a setting is out of its bounds; unless the text says so, nothing changed.
-
-    Its text quotes the beginning of a long value: `group is 'aaaa...: it must be ...`.
-    """
+    """An argument or a setting is out of its bounds; unless the text says so, nothing changed."""
 
     def __init__(self, message: str) -> None:
         said, colon, bound = message.rpartition(": it must")
@@ -65,11 +53,7 @@ class ConfigurationError(DPQError, ValueError):
 
 
 class PayloadError(DPQError, ValueError):
-    """A payload cannot be encoded, decoded or validated.
-
-    Attributes:
-        task_id: The stored task, or None when nothing was stored yet.
-    """
+    """A payload cannot be encoded, decoded or validated; `task_id` is None if nothing is stored."""
 
     def __init__(self, message: str, *, task_id: str | None = None) -> None:
         super().__init__(message)
@@ -79,9 +63,7 @@ class PayloadError(DPQError, ValueError):
 class DuplicateTaskError(DPQError):
     """A push with `on_duplicate="error"` found that its key is taken; nothing was changed.
 
-    Attributes:
-        key: The unique key.
-        task_id: The task that has the key; None if that is an earlier push of the same batch.
+    `task_id` is the task that has the `key`; None if that is an earlier push of the same batch.
     """
 
     def __init__(self, key: str, task_id: str | None) -> None:
@@ -90,8 +72,7 @@ class DuplicateTaskError(DPQError):
             f"key {key!r} is taken by {holder}: wait until it is gone, or choose another "
             "on_duplicate"
         )
-        self.key = key
-        self.task_id = task_id
+        self.key, self.task_id = key, task_id
 
 
 class QueueFullError(DPQError):
@@ -102,8 +83,7 @@ class QueueFullError(DPQError):
         group: The group whose `max_waiting` is reached; None for `max_tasks` of the queue.
         size: The tasks that the bound counts.
         bound: The bound.
-        stored: The tasks that earlier batches of the same `push_many` have stored, and that stay:
-            for each its index among the pushes, and its id.
+        stored: What earlier batches of the same `push_many` have stored: index of the push -> id.
     """
 
     def __init__(
@@ -127,17 +107,9 @@ class QueueFullError(DPQError):
         self.coming = coming
         self.stored: dict[int, str] = {}
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        given = (self.queue_name, self.group, self.size, self.bound, self.coming)
-        return type(self), given, {"stored": self.stored}
-
 
 class BatchFinishedError(DPQError):
-    """A push names a batch that is sealed and finished; nothing was changed.
-
-    Attributes:
-        batch: The name of the batch.
-    """
+    """A push names a batch that is sealed and finished; nothing was changed."""
 
     def __init__(self, batch: str, queue_name: str) -> None:
         super().__init__(
@@ -145,19 +117,11 @@ class BatchFinishedError(DPQError):
             "tasks is left. Push into a batch of another name, and seal a batch only after its "
             "last push, unless its own tasks push the others while they run"
         )
-        self.batch = batch
-        self.queue_name = queue_name
-
-    def __reduce__(self) -> tuple[type["BatchFinishedError"], tuple[str, str]]:
-        return type(self), (self.batch, self.queue_name)
+        self.batch, self.queue_name = batch, queue_name
 
 
 class BatchNotFoundError(DPQError):
-    """The queue has no batch of this name.
-
-    Attributes:
-        batch: The name of the batch.
-    """
+    """The queue has no batch of this name."""
 
     def __init__(self, batch: str, queue_name: str) -> None:
         super().__init__(
@@ -165,39 +129,22 @@ class BatchNotFoundError(DPQError):
             "has sealed it, or it ended more than 90 days or 10000 batches ago; batches() lists "
             "those that are stored"
         )
-        self.batch = batch
-        self.queue_name = queue_name
-
-    def __reduce__(self) -> tuple[type["BatchNotFoundError"], tuple[str, str]]:
-        return type(self), (self.batch, self.queue_name)
+        self.batch, self.queue_name = batch, queue_name
 
 
 class ExportFileError(DPQError, ValueError):
-    """A line of an export cannot be read, or tasks or lines are missing.
-
-    Attributes:
-        line: The number of the line, from 1.
-    """
+    """A line of an export, counted from 1, cannot be read, or tasks or lines are missing."""
 
     def __init__(self, line: int, reason: str) -> None:
         super().__init__(f"line {line}: {reason}")
-        self.line = line
-        self.reason = reason
-
-    def __reduce__(self) -> tuple[type["ExportFileError"], tuple[int, str]]:
-        return type(self), (self.line, self.reason)
+        self.line, self.reason = line, reason
 
 
 class ImportConflictError(DPQError):
     """An import meets another task under the id or the key of one of its tasks.
 
     The lines before it were imported, up to 100 of them perhaps not. A second call goes on there.
-
-    Attributes:
-        line: The number of the line, from 1.
-        task_id: The id of the task in the export.
-        key: Its key, if that is taken; None if its id is taken.
-        holder: The id of the task that is stored.
+    `key` is None if the id is taken; `holder` is the id of the task that is stored.
     """
 
     def __init__(self, line: int, task_id: str, key: str | None, holder: str) -> None:
@@ -210,17 +157,11 @@ class ImportConflictError(DPQError):
         )
         self.line, self.task_id, self.key, self.holder = line, task_id, key, holder
 
-    def __reduce__(self) -> tuple[type["ImportConflictError"], tuple[int, str, str | None, str]]:
-        return type(self), (self.line, self.task_id, self.key, self.holder)
-
 
 class LimitChangedError(DPQError):
-    """A limit is another one than its changer has seen; nothing was changed.
+    """A limit is not what its changer has seen (`dpq limit`, dashboard); nothing was changed.
 
-    `dpq limit` and the dashboard change a limit that they have shown before.
-
-    Attributes:
-        stands: The rules that stand now, as stored; "" for no limit.
+    `stands` has the rules that stand now, as stored; "" for no limit.
     """
 
     def __init__(self, stands: str, words: str) -> None:
@@ -234,9 +175,7 @@ class LimitChangedError(DPQError):
 class TaskNotFoundError(DPQError):
     """The queue holds no live task with this id; or, for `peek(after=)`, none in that state.
 
-    Attributes:
-        task_id: The id in the call; "" if the call named a key.
-        key: The key in the call, or None.
+    `task_id` is "" if the call named a key.
     """
 
     def __init__(
@@ -253,9 +192,7 @@ class TaskNotFoundError(DPQError):
         if state is not None:
             why = f"has no such {state} task now; start again from the first one"
         super().__init__(f"cannot {action} {which}: queue {queue_name!r} {why}")
-        self.task_id = task_id
-        self.key = key
-        self.action = action
+        self.task_id, self.key, self.action = task_id, key, action
 
 
 class LeaseLostError(DPQError):
@@ -267,8 +204,7 @@ class LeaseLostError(DPQError):
         task_id: The task; for `ack_many`, the first whose lease is lost.
         action: The call that was refused.
         task_ids: All tasks of the call whose lease is lost.
-        cancelled: The task was cancelled, or purged, during this delivery. The server knows that
-            for an hour.
+        cancelled: It was cancelled, or purged, during this delivery; known for an hour.
     """
 
     def __init__(self, action: str, task_ids: Sequence[str], *, cancelled: bool = False) -> None:
@@ -280,8 +216,7 @@ class LeaseLostError(DPQError):
                 "another consumer has the task, or the delivery was finished before)"
             )
         super().__init__(f"cannot {action} task {task_ids[0]}{more}: {why}")
-        self.cancelled = cancelled
-        self.task_id = task_ids[0]
+        self.cancelled, self.task_id = cancelled, task_ids[0]
         self.task_ids = tuple(task_ids)
         self.action = action
 
@@ -289,11 +224,8 @@ class LeaseLostError(DPQError):
 class LimitTimeoutError(DPQError):
     """`acquire` cannot have its units within its timeout. Nothing was taken.
 
-    It is raised as soon as that is known, not when the timeout is over.
-
-    Attributes:
-        group: The group, or None for the queue's limit.
-        retry_after: Seconds until the limit may have the units, as far as it is known now.
+    It is raised as soon as that is known. `group` is None for the queue's limit. `retry_after`:
+    seconds until the limit may have the units, as far as it is known now.
     """
 
     def __init__(self, group: str | None, retry_after: float, timeout: float) -> None:
@@ -302,21 +234,13 @@ class LimitTimeoutError(DPQError):
             f"the limit of {scope} grants nothing within timeout={timeout:g} s: ask again in "
             f"{retry_after:.3f} s, or wait longer (timeout=None waits for ever)"
         )
-        self.group = group
-        self.retry_after = retry_after
-        self.timeout = timeout
-
-    def __reduce__(self) -> tuple[type["LimitTimeoutError"], tuple[str | None, float, float]]:
-        return type(self), (self.group, self.retry_after, self.timeout)
+        self.group, self.retry_after, self.timeout = group, retry_after, timeout
 
 
 class TaskDeadError(DPQError):
     """The task whose result was asked for is a dead letter: it has none.
 
-    Attributes:
-        task_id: The task.
-        reason: The reason of its death, as in `DeadTask`.
-        last_error: The text of its last failure, or None.
+    `reason` and `last_error` are those of its `DeadTask`.
     """
 
     def __init__(
@@ -332,17 +256,9 @@ class TaskDeadError(DPQError):
         self.reason = reason
         self.last_error = last_error
 
-    def __reduce__(self) -> tuple[type["TaskDeadError"], tuple[str, str, str, str | None]]:
-        return type(self), (self.task_id, self.queue_name, self.reason, self.last_error)
-
 
 class ResultTimeoutError(DPQError, TimeoutError):
-    """The task whose result was asked for has not ended yet.
-
-    Attributes:
-        task_id: The task.
-        timeout: The seconds that the call has waited.
-    """
+    """The task whose result was asked for has not ended within `timeout` seconds."""
 
     def __init__(self, task_id: str, queue_name: str, timeout: float) -> None:
         super().__init__(
@@ -350,19 +266,11 @@ class ResultTimeoutError(DPQError, TimeoutError):
             "ask again, wait longer (timeout=None waits for ever), or see why it does not run: "
             "why(task_id)"
         )
-        self.task_id = task_id
-        self.queue_name = queue_name
-        self.timeout = timeout
-
-    def __reduce__(self) -> tuple[type["ResultTimeoutError"], tuple[str, str, float]]:
-        return type(self), (self.task_id, self.queue_name, self.timeout)
+        self.task_id, self.queue_name, self.timeout = task_id, queue_name, timeout
 
 
 class CostWarning(UserWarning):
-    """A unit looks misspelt; `push` and `set_limit` warn once for each queue and unit.
-
-    A limit counts only costs in its own unit. The task runs all the same.
-    """
+    """A unit looks misspelt: no limit counts it; `push` and `set_limit` warn once for each."""
 
 
 class ServerWarning(UserWarning):
@@ -379,13 +287,8 @@ class NotConfirmedError(DPQError):
     The queue has changed, and is likely to stay so. Only a failover or a power cut right now may
     undo the change. Most calls can be repeated: they find their work done and ask once more. If a
     push is repeated, it adds another task, unless its `key` is still stored. docs/durability.md,
-    "When nobody confirms", says what to do.
-
-    Attributes:
-        action: The call: `"push"`, `"ack"`, ...
-        result: The result that the call would have returned; for a push, the ids.
-        durability: `"replica"` or `"fsync"`.
-        confirmed: The number of replicas (for `"fsync"`: disks) that have answered in time.
+    "When nobody confirms", says what to do. `result` is what the call (`action`) would have
+    returned, `confirmed` the number of replicas (for `"fsync"`: disks) that have answered in time.
     """
 
     def __init__(

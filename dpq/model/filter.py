@@ -46,20 +46,17 @@ class Filter:
 
     Attributes:
         state: Their state; None: every state that the action takes.
-        group: Their group; any unless given.
-        least: Their smallest priority; None for any.
-        text: A part of their group, key, error or payload, as it is stored, or the beginning of
-            their id, from 8 characters on; any unless given.
-        reason: The reason of dead tasks, with "#" for each number; any unless given.
-        fault: The first 200 bytes of their last error, in the same way; "" for tasks without one,
-            None for any.
+        group: Their group.
+        least: Their smallest priority, or None.
+        text: A part of their stored group, key, error or payload, or 8 characters or more of the
+            beginning of their id.
+        reason: The reason of dead tasks, with "#" for each number.
+        fault: The first 200 bytes of their last error, in the same way; "" for tasks without one.
         recurring: Recurring tasks only.
-        payloads: Look for the text in payloads, too. If a user may not see payloads, no search
-            may look into them: many searches would find a payload letter by letter.
-        most: Their biggest priority; None for any.
-        key_prefix: The beginning of their key; any unless given.
-        older_than: Seconds since they were pushed, at least; of dead tasks, since they died. None
-            for any.
+        payloads: Look for the text in payloads, too. Many searches find a payload letter by letter.
+        most: Their biggest priority, or None.
+        key_prefix: The beginning of their key.
+        older_than: Seconds since they were pushed, or, of dead tasks, died, at least; or None.
     """
 
     state: TaskState | None = None
@@ -75,11 +72,7 @@ class Filter:
     older_than: float | None = None
 
     def __post_init__(self) -> None:
-        """Check the values.
-
-        Raises:
-            ConfigurationError: A value is out of its bounds.
-        """
+        """Check the values; raise ConfigurationError for a wrong one."""
         if self.state is not None:
             try:
                 object.__setattr__(self, "state", TaskState(self.state))

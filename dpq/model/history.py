@@ -23,12 +23,8 @@ OTHER_NAMES = {"invisible": "held", "popped": "deliveries", "expired_leases": "l
 class Times(BaseModel):
     """The time that tasks have waited, or run: counts in buckets, and percentiles.
 
-    A percentile is read off its bucket, between whose bounds it may be anywhere: it is exact to a
-    factor of 2.5. What is beyond the last bound counts as that.
-
-    Attributes:
-        count: Tasks.
-        sums: How many tasks were at or below each of `BOUNDS`.
+    A percentile is read off its bucket: it is exact to a factor of 2.5. `sums` has how many of the
+    `count` tasks were at or below each of `BOUNDS`.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -91,34 +87,15 @@ class Times(BaseModel):
 
 
 class Slot(BaseModel):
-    """The counts of a queue at one moment of its history.
-
-    Totals are those of the queue since it began, so a slot that is missing costs resolution and
-    loses no count.
+    """The counts of a queue at one moment of its history; totals are those since the queue began.
 
     Attributes:
         at: The moment.
         seconds: The length of its slot: 60, or 900.
-        pushed: Total of tasks that were added.
-        deliveries: Total of deliveries.
-        acked: Total of finished tasks.
-        failed: Total of calls of `fail`.
-        deferred: Total of deliveries given back by `set_visibility` or `rate_limited`.
-        rate_limited: Total of deliveries that met a limit of their host, mostly a 429.
-        rate_limited_403: Of these: the host has answered 403. `rate_limited_503`, `_529` and
-            `_other` likewise; all others are 429s.
-        lease_expired: Total of leases that ran out.
-        buried: Total of tasks that became dead letters.
-        buried_attempts_spent: Of these: by the last attempt. `buried_lease_expired`,
-            `_lapses_spent`, `_expired` and `_payload_missing` likewise, as in `QueueStats`; all
-            others by `bury`.
-        replayed: Total of dead tasks made live again.
-        dropped: Total of dead letters removed by the limits on their number and age.
+        deliveries: `popped` of `QueueStats`; it describes the other totals, too.
+        lease_expired: `expired_leases` of `QueueStats`.
         ready: Tasks that could be popped (of each group, only the first).
-        delayed: Tasks that were not due yet.
-        waiting: Tasks behind the first of their group, or in a closed group.
         held: Tasks under a lease.
-        dead: Dead letters.
         oldest_due_seconds: Seconds since the oldest ready task became due, or None.
         closed_groups: Groups that were closed.
         workers: Workers that had sent a heartbeat in the last minute.
@@ -162,13 +139,10 @@ class Slot(BaseModel):
 
 
 class Granted(NamedTuple):
-    """The units that limits had granted at one moment, in one partition.
+    """The units that limits had granted at one moment.
 
-    Attributes:
-        at_ms: The moment.
-        totals: For each scope how many 429s its tasks had met, and the units that each window had
-            granted, by its name in the gate. A scope is "" for the queue, a group, or a group TAB a
-            member. Totals only grow; they begin at 0 when a limit is set or forgotten.
+    `totals` has for each scope ("", a group, or a group TAB a member) the 429s of its tasks and the
+    units by window. They only grow, and begin at 0 when a limit is set or forgotten.
     """
 
     at_ms: int
@@ -189,12 +163,11 @@ class Event(BaseModel):
         member: The member of the group's pool, or "".
         task_id: The task, or "".
         detail: More about it, in a few words; of an error the first 500 bytes of its text.
-        before: Of `limit_set`, the rules that stood before, "" for no limit; None for other kinds.
+        before: Of `limit_set`, the rules that stood before, "" for no limit; else None.
         by: Of `limit_set` and `by_hand`, the name of who has done it, as far as it is known.
         attempt: Of an attempt that has ended, its number, from 1; else None.
         worker: The worker whose handler has failed, or "".
-        frames: Where it failed, the last call first: `file:line in function`. The last of them is
-            the handler.
+        frames: Where it failed, the last call first, as `file:line in function`; last the handler.
     """
 
     model_config = ConfigDict(frozen=True)

@@ -20,9 +20,6 @@ def fields(event: str, **values: Any) -> dict[str, Any]:
     """Make the `extra` of a log record: the event, and the fields that have a value.
 
     `max_attempts` is left out if it is `math.inf`: there is no limit.
-
-    Raises:
-        KeyError: There is no such field.
     """
     named = {name: value for name, value in values.items() if value is not None}
     if named.get("max_attempts") == math.inf:

@@ -24,10 +24,6 @@ class Codec(Generic[P]):
 
     If the type is `Any`, each value with a JSON form is taken as it is; NaN and the infinities are
     kept. Any other type validates payloads when they are written and when they are read.
-
-    Args:
-        payload_type: Anything that pydantic's `TypeAdapter` takes.
-        max_bytes: The largest encoded payload, from 1 to 64 MiB.
     """
 
     def __init__(self, payload_type: Any, max_bytes: int) -> None:
@@ -48,13 +44,7 @@ class Codec(Generic[P]):
                 ) from error
 
     def encode(self, payload: P) -> bytes:
-        """Encode a payload for storage.
-
-        Raises:
-            ConfigurationError: The payload's type names another one, which does not exist.
-            PayloadError: It does not validate, has no JSON form that can be read back, or is longer
-                than `max_bytes`.
-        """
+        """Encode a payload for storage."""
         try:
             if self._adapter is None:
                 body = to_json(payload, inf_nan_mode="constants")
@@ -84,14 +74,7 @@ class Codec(Generic[P]):
         )
 
     def decode(self, body: bytes, task_id: str) -> P:
-        """Decode a stored payload.
-
-        Raises:
-            ConfigurationError: The payload's type names another one, which does not exist.
-            PayloadError: It is not JSON, or does not validate any more.
-            Exception: A validator of the payload's type raised something else than ValueError or
-                AssertionError (see `by_validator`).
-        """
+        """Decode a stored payload."""
         try:
             if self._adapter is None:
                 return cast("P", from_json(body))
@@ -113,11 +96,7 @@ class BytesCodec(Codec[bytes]):
     """Writes and reads payloads that are bytes, as `"data:;base64,AP8="`: a third longer."""
 
     def encode(self, payload: bytes) -> bytes:
-        """Encode bytes for storage.
-
-        Raises:
-            PayloadError: The payload is something else, or its text is longer than `max_bytes`.
-        """
+        """Encode bytes for storage."""
         if not isinstance(payload, bytes | bytearray):
             raise PayloadError(
                 f"the payload is a {type(payload).__name__}, and payload_type is bytes: give "
@@ -133,11 +112,7 @@ class BytesCodec(Codec[bytes]):
         return body
 
     def decode(self, body: bytes, task_id: str) -> bytes:
-        """Decode stored bytes.
-
-        Raises:
-            PayloadError: It is none.
-        """
+        """Decode stored bytes."""
         try:
             text = from_json(body)
             if isinstance(text, str) and text.startswith(BYTES_BEGIN):
@@ -166,12 +141,7 @@ def codec_of(payload_type: Any, max_bytes: int) -> Codec[Any]:
 
 
 def complaint(error: Exception, whole: str) -> str:
-    """Say in one line what does not fit, without the values, which may be secrets.
-
-    Args:
-        error: The error of pydantic.
-        whole: The word for all that was validated.
-    """
+    """Say in one line what does not fit, without the values, which may be secrets."""
     if not isinstance(error, ValidationError):
         return str(error)
     return "; ".join(

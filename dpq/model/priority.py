@@ -22,9 +22,6 @@ def encode_priority(priority: float) -> tuple[str, str]:
     """Turn a priority into its text, from which the score is computed, and its residual.
 
     The text keeps the type: an `int` comes back as an `int`. `-0.0` becomes `0.0`.
-
-    Raises:
-        ConfigurationError: Neither an int of 64 bits nor a finite float.
     """
     kind = type(priority)
     if kind is not int and kind is not float and kind is not bool:  # an IntEnum, a numpy number

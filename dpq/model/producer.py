@@ -21,11 +21,9 @@ FORGOTTEN_SECONDS = 3.0
 class Producer:
     """One push that waits for room.
 
-    Attributes:
-        id: The name by which it is called.
-        channel: Where it hears that it is called; "" if it hears nothing.
-        group: The group whose bound has refused it; "" for the bound of the queue.
-        place: Its place in the line, which it keeps; "" if it stands in none.
+    `id` is the name by which it is called, `channel` where it hears that ("" if nowhere); `group`
+    has refused it ("" for the queue), and `place` is its place in the line ("" if it stands in
+    none).
     """
 
     def __init__(self, now: float, timeout: float | None) -> None:
@@ -44,11 +42,7 @@ class Producer:
         return math.ceil((self.pause + FORGOTTEN_SECONDS) * 1000)
 
     def refused(self, full: QueueFullError, now: float) -> None:
-        """Take in a refusal.
-
-        Raises:
-            QueueFullError: Its time is over.
-        """
+        """Take in a refusal."""
         if now >= self._until:
             raise full
         if self.group != (full.group or ""):

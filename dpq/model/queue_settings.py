@@ -18,12 +18,9 @@ WhenFull = Literal["refuse", "drop_worst"]
 
 
 class Bounds(NamedTuple):
-    """The bounds of a queue, as `DPQ.bounds` reads them.
+    """The bounds of a queue, as `DPQ.bounds` reads them; None for no bound.
 
-    Attributes:
-        max_tasks: The most live tasks. None for no bound.
-        max_waiting: The most tasks of each group that are due and that no consumer has, or None.
-        when_full: The fate of a push into a group that is full: "refuse" or "drop_worst".
+    `max_waiting` bounds the tasks of each group that are due and that no consumer has.
     """
 
     max_tasks: int | None = None

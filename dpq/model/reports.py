@@ -14,15 +14,13 @@ class QueueStats(BaseModel):
     """The number of tasks in each state, and running totals since the queue began.
 
     Attributes:
-        ready: Tasks that could be popped now (of each group, only the first), and tasks that are
-            due and were not moved yet.
+        ready: Tasks that could be popped now (of each group, only the first), or are due.
         delayed: Tasks that are not due yet.
         invisible: Tasks under a lease.
         waiting: Tasks behind the first of their group, or in a closed group.
         dead: Dead letters.
         following: Of `delayed`: tasks that wait for the end of other tasks, or of a batch.
-        seen_keys: Keys that stay taken after the ack of their task (`unique_for`), until an upkeep
-            frees them.
+        seen_keys: Keys that stay taken after the ack of their task (`unique_for`).
         pushed: Tasks that were added; pushes whose key was taken do not count.
         popped: Deliveries.
         acked: Finished tasks.
@@ -32,21 +30,16 @@ class QueueStats(BaseModel):
         buried: Tasks that became dead letters, for any reason.
         replayed: Dead tasks made live again.
         dropped: Dead letters removed by the limits on their number and age.
-        rate_limited: Deliveries that met a limit of their host, mostly a 429; `deferred` counts
-            them, too.
-        oldest_ready_seconds: Seconds since the oldest ready task became due, or None. If more than
-            200 tasks are ready, only the first task of each of the 100 best priorities and of the
-            worst is looked at.
-        wait: How long tasks have waited for their first delivery, from the moment they were due;
-            None before the first.
-        run: How long deliveries have run, from the pop to their ack, fail or bury; None before the
-            first.
+        rate_limited: Of `deferred`: those that met a limit of their host, mostly a 429.
+        oldest_ready_seconds: Seconds since the oldest ready task became due, or None. Of more than
+            200 ready tasks, only some are looked at.
+        wait: Time of tasks from when they were due to their first delivery; None before the first.
+        run: Time of deliveries from the pop to ack, fail or bury; None before the first.
         buried_attempts_spent: Of `buried`: by a `fail` that was the last attempt.
         buried_lease_expired: Of `buried`: by a lease that ran out in the last attempt.
         buried_lapses_spent: Of `buried`: by a lease that ran out as the last of `max_lapses`.
         buried_expired: Of `buried`: not started in time.
-        buried_payload_missing: Of `buried`: another program has removed the payload. All others
-            were buried by `bury` or `Reject`, or could not be read.
+        buried_payload_missing: Of `buried`: another program has removed the payload.
         rate_limited_403: Of `rate_limited`: the host has answered 403.
         rate_limited_503: Of `rate_limited`: 503, with a time.
         rate_limited_529: Of `rate_limited`: 529, with a time.
@@ -131,15 +124,13 @@ class WorkerInfo(BaseModel):
         running: Handlers that ran on tasks of this queue.
         concurrency: Handlers that may run at once, on tasks of all its queues together.
         since: The time when it began, by the server's clock, UTC.
-        seen: The time of its last heartbeat, UTC. It sends one every 10 s; after 60 s without one
-            it is forgotten.
+        seen: The time of its last heartbeat, UTC: one every 10 s; after 60 s it is forgotten.
         seen_seconds: Seconds from that heartbeat to the moment when the server was asked.
-        holds: Tasks of this queue that it had at its last heartbeat, running or taken ahead.
+        holds: Tasks of this queue that it had then, running or taken ahead.
         longest_seconds: Seconds that its longest running handler of this queue had run then, or
-            None. A handler that hangs shows here.
+            None.
         longest_task: The id of the task of that handler, or None.
-        quiet_since: The time since when it is to take no new tasks of this queue (`quiet`), UTC;
-            None if it takes tasks. It hears of it by its next heartbeat.
+        quiet_since: The time since when it is to take no new tasks (`quiet`), UTC; or None.
         quiet_by: The person or program that has said so, or "".
     """
 
@@ -164,7 +155,7 @@ class WorkerInfo(BaseModel):
 
 
 class LeaseInfo(BaseModel):
-    """A lease, and the worker that holds it.
+    """A lease, and the worker that holds it, by the last heartbeats.
 
     Attributes:
         id: The id of the task.
@@ -172,14 +163,12 @@ class LeaseInfo(BaseModel):
         queue: The queue.
         group: The group of the task, or None.
         attempt: The number of this attempt, from 1.
-        max_attempts: The number of failed attempts after which the task is dead; `math.inf` for no
-            limit, which is null in JSON.
+        max_attempts: The failed attempts after which the task is dead; `math.inf` is null in JSON.
         since: The time of the pop, by the server's clock, UTC.
         until: The time when the lease ends, unless it is extended, UTC.
         held_seconds: Seconds from `since` to the moment when the server was asked.
-        worker: The name of the worker whose last heartbeat names this delivery. None if it was
-            taken since that heartbeat (at most 10 s ago), if its holder is no worker of DPQ or is
-            gone, or if the worker holds more than 1000 tasks: its heartbeat names the oldest.
+        worker: The name of its worker; None if no heartbeat names it: it is less than 10 s old, its
+            holder is no worker of DPQ or is gone, or holds more than 1000.
         worker_id: The id of that run of the worker, or None.
         host: The machine of that worker, or None.
         pid: Its process there, or None.
@@ -207,8 +196,8 @@ class Imported(BaseModel):
 
     Attributes:
         added: Tasks that this call has added.
-        stored: Tasks that it has left as they are, since the queue has them. With `keep=True`, also
-            tasks of the export that were left out, since another task has their id or key.
+        stored: Tasks that the queue has already; with `keep=True`, also those that met another
+            task.
         before: Tasks of lines that an earlier call has imported; some may have ended since.
         damaged: Tasks that were damaged in the exported queue, and are left out.
         limits: Limits that were set, or stood already.
@@ -227,11 +216,11 @@ class BulkProgress(BaseModel):
     """The progress of an action on many tasks, or its end.
 
     Attributes:
-        count: The number of tasks that passed the filter when they were counted.
-        done: The number of tasks that were changed.
-        missed: The number of tasks that had changed when their turn came, and were left.
-        searched: The number of tasks that were looked at.
-        left: The number of tasks of the current state that are still to be looked at.
+        count: Tasks that passed the filter when they were counted.
+        done: Tasks that were changed.
+        missed: Tasks that had changed when their turn came, and were left.
+        searched: Tasks that were looked at.
+        left: Tasks of the current state that are still to be looked at.
         stopped: The caller has stopped it.
     """
 

@@ -39,12 +39,7 @@ def keep_seconds(keep: float, name: str = "keep") -> float:
 
 
 def result_line(result: Any, keep: float, task: object) -> str:
-    """Write a result as ack sends it; "" for `NO_RESULT`.
-
-    Raises:
-        ConfigurationError: `keep` is out of its bounds.
-        PayloadError: The result has no JSON form that can be read back, or it is too long.
-    """
+    """Write a result as ack sends it; "" for `NO_RESULT`."""
     if result is NO_RESULT:
         return ""
     from pydantic_core import PydanticSerializationError, from_json, to_json
@@ -71,11 +66,7 @@ def result_line(result: Any, keep: float, task: object) -> str:
 
 
 def progress_text(done: float, total: float | None = None, text: object = "") -> str:
-    """Write a progress as it is stored.
-
-    Raises:
-        ConfigurationError: A number is out of its bounds.
-    """
+    """Write a progress as it is stored."""
     number("done", done, "units", 0, 1e15)
     if total is not None:
         number("total", total, "units", 0, 1e15)

@@ -32,23 +32,14 @@ class Schedule(NamedTuple):
 
 
 class Later(NamedTuple):
-    """A refusal of ack or fail: the cron task stays as it is, since no given time was late enough.
-
-    Attributes:
-        after_ms: The next run must be after this time, ms.
-        line: The cron line as it is now.
-    """
+    """A refusal of ack or fail: the next run must be after `after_ms`, by the cron `line`."""
 
     after_ms: int
     line: str
 
 
 def require_schedule(every: Any, cron: Any, timezone: Any, delay_ms: int) -> str | None:
-    """Check the schedule of a push; return its cron line, or None for `every`.
-
-    Raises:
-        ConfigurationError: An argument is out of its bounds, or two exclude each other.
-    """
+    """Check the schedule of a push; return its cron line, or None for `every`."""
     if cron is None:
         if timezone != "UTC":
             raise ConfigurationError(
@@ -66,11 +57,7 @@ def require_schedule(every: Any, cron: Any, timezone: Any, delay_ms: int) -> str
 
 
 def moment_ms(at: Any) -> int:
-    """Check the moment when a push is to be due; return it in ms.
-
-    Raises:
-        ConfigurationError: The moment is no datetime with a time zone.
-    """
+    """Check the moment when a push is to be due; return it in ms."""
     if not isinstance(at, datetime) or at.utcoffset() is None:
         raise ConfigurationError(
             f"at is {at!r}: it must be a datetime with a time zone, as datetime.now(UTC) has"
@@ -79,11 +66,7 @@ def moment_ms(at: Any) -> int:
 
 
 def cron_line(cron: Any, timezone: Any) -> str:
-    """Check a cron expression and a zone; return them as one line.
-
-    Raises:
-        ConfigurationError: One of them is not understood, or no time matches.
-    """
+    """Check a cron expression and a zone; return them as one line."""
     fields = cron.split() if isinstance(cron, str) else []
     if len(fields) not in (5, 6) or len(cron) > MAX_LINE_CHARACTERS:
         raise ConfigurationError(
@@ -97,11 +80,7 @@ def cron_line(cron: Any, timezone: Any) -> str:
 
 
 def next_times(line: str, after_ms: int, count: int) -> list[int]:
-    """Compute the next times of a cron line, later than a moment.
-
-    Raises:
-        ConfigurationError: The line or its zone is not understood here, or no time matches.
-    """
+    """Compute the next times of a cron line, later than a moment."""
     cron, _, timezone = line.rpartition(" ")
     start = datetime.fromtimestamp(after_ms // 1000, zone(timezone))
     times: list[int] = []
@@ -134,11 +113,7 @@ def read_schedule(text: str) -> Schedule:
 
 
 def read_later(reply: bytes, task_id: str) -> Later:
-    """Read the answer of ack and fail if they need a later time.
-
-    Raises:
-        ConfigurationError: The stored schedule cannot be read: another program has written it.
-    """
+    """Read the answer of ack and fail if they need a later time."""
     after, _, text = reply.decode("utf-8", "replace").partition("\t")
     line = read_schedule(text).cron
     if line is None:

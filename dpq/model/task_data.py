@@ -27,39 +27,33 @@ class Task(BaseModel, Generic[P]):
         group: The name under which tasks share a limit, or None.
         key: Its unique key, or None.
         attempt: The number of this attempt, from 1; deliveries that were given back do not count.
-        max_attempts: The number of failed attempts after which the task is dead; `math.inf` for no
-            limit, which is null in JSON.
+        max_attempts: The failed attempts after which it is dead; `math.inf` is null in JSON.
         deliveries: The number of its pops, with this one.
         deferrals: The number of deliveries that ended at a limit, uncounted.
         enqueued_at: The time of its push, by the server's clock, UTC.
-        visible_until: The time when its lease ends, or when a delayed task is due, UTC; None in
-            other states.
+        visible_until: The end of its lease, or when a delayed task is due, UTC; else None.
         last_error: The text of its last failure, or None.
         state: Its state.
-        token: Proof of this delivery: above every earlier token of its queue, and below 2^53. 0
-            before the first delivery.
+        token: Proof of this delivery: above every earlier one of its queue, below 2^53; 0 before
+            any.
         cost: Requests that it takes of every limit.
         costs: Its other units by name, as in `{"tokens": 1800}`, or None.
         member: The member of its group's pool that this delivery runs as, or None.
         pinned: The member that its push named, or None.
         every: Seconds from one run of a recurring task to the next, or None.
         cron: Its cron expression and zone, as in `*/5 * * * * Europe/Berlin`, or None.
-        scheduled_at: The time when this run of a recurring task was due, UTC, or None. It is
-            different for each run.
+        scheduled_at: The time when this run of a recurring task was due, UTC, or None.
         visibility: Seconds of its leases; None takes those of its consumers.
         time_limit: Seconds that its handler may run in a worker; None takes the worker's limit.
         batch: The name of its batch, or None.
-        unique_for: Seconds for which its key stays taken after its ack; `math.inf` for ever; or
-            None.
+        unique_for: Seconds for which its key stays taken after its ack; `math.inf`; or None.
         after: The ids of the tasks whose end it waits for, or None.
-        backoff: Its own delays after failures, in seconds, the last of which repeats; None takes
-            the backoff of whoever fails it.
+        backoff: Its own delays after failures, seconds, the last repeats; None: of whoever fails
+            it.
         trace: The W3C traceparent of the span that pushed it, or None (docs/tracing.md).
-        max_lapses: The number of leases that may run out until the task is dead, or None: then a
-            lease that runs out counts as a failed attempt.
+        max_lapses: The leases that may run out until it is dead; None: each is a failed attempt.
         lapses: With `max_lapses`: how many leases have run out.
-        progress: How far the work on it is, if it runs and its handler has said so. Only `get`
-            reads it; else None.
+        progress: How far the work on it is, if its handler has said so. Only `get` reads it.
     """
 
     # Bytes as a payload need not be UTF-8, and `unique_for` may be infinite.
@@ -109,9 +103,8 @@ class DeadTask(Task[P], Generic[P]):
 
     Attributes:
         payload: The payload; the raw JSON text if it cannot be validated.
-        reason: The reason of its death: `attempts spent`, `lease expired` (of the last attempt),
-            `lapses spent` (`max_lapses` leases have run out), `expired` (not started in time),
-            `payload missing`, or the reason given to `bury`.
+        reason: `attempts spent`, `lease expired` (of the last attempt), `lapses spent`, `expired`
+            (not started in time), `payload missing`, or the reason given to `bury`.
         attempts: The number of failed attempts.
         died_at: The time of its death, by the server's clock, UTC.
     """

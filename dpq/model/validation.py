@@ -66,15 +66,7 @@ def delay_milliseconds(delay: float | timedelta) -> int:
 
 
 def listed_delays(delays: Any, otherwise: str = "") -> tuple[float, ...]:
-    """Check a list of delays; return their seconds, to the millisecond.
-
-    Args:
-        delays: The list.
-        otherwise: What may stand in its place, for the error.
-
-    Raises:
-        ConfigurationError: It is no list of 1 to 16 delays, or a delay is not from 0 to 10 years.
-    """
+    """Check a list of delays; return their seconds, to the millisecond."""
     known = isinstance(delays, Sequence) and not isinstance(delays, str | bytes)
     if not known or not 1 <= len(delays) <= MAX_DELAYS:
         raise ConfigurationError(

@@ -21,11 +21,7 @@ _DAY = 86_400
 
 
 def zone_name(timezone: Any) -> str:
-    """Check that a text may be the name of a zone, the same on all machines.
-
-    Raises:
-        ConfigurationError: It is no such name.
-    """
+    """Check that a text may be the name of a zone, the same on all machines."""
     if not isinstance(timezone, str) or not timezone.isascii() or len(timezone.split()) != 1:
         raise ConfigurationError(
             f"timezone is {timezone!r}: it must be an IANA name, as in 'Europe/Berlin'"
@@ -39,11 +35,7 @@ def zone_name(timezone: Any) -> str:
 
 
 def zone(name: str) -> tzinfo:
-    """Load the zone of a name.
-
-    Raises:
-        ConfigurationError: This machine does not know it.
-    """
+    """Load the zone of a name."""
     if name == "UTC":
         return UTC
     try:

@@ -304,11 +304,7 @@ class QueueBase(Generic[P]):
 
 
 def check_one_client(queues: Sequence[QueueBase[Any]], kind: type[QueueBase[Any]]) -> None:
-    """Refuse queues with different clients, which one connection cannot serve.
-
-    Raises:
-        ConfigurationError: They have different clients.
-    """
+    """Refuse queues with different clients, which one connection cannot serve."""
     if any(queue.redis is not queues[0].redis for queue in queues):
         raise ConfigurationError(
             "the queues have different clients: give all of them one, as in "
@@ -317,11 +313,7 @@ def check_one_client(queues: Sequence[QueueBase[Any]], kind: type[QueueBase[Any]
 
 
 def wanted_task(id_: str | None, timeout: float | None, *, force: bool) -> tuple[str, bool] | None:
-    """Check the arguments of a pop that names its task; return None if it names none.
-
-    Raises:
-        ConfigurationError: `timeout` or `force` does not go with `id`.
-    """
+    """Check the arguments of a pop that names its task; return None if it names none."""
     if id_ is None:
         if force:
             raise ConfigurationError("force is True without an id: give the id of a delayed task")

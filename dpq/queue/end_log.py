@@ -73,9 +73,7 @@ def about(event: str, worker: str | None, queue: str, of: Task[Any], **more: Any
 class EndLog:
     """The log lines about ended deliveries, of one worker, or of the leases of one queue object.
 
-    Args:
-        worker: The name of the worker, or None.
-        named: The tasks have names, which stand in their payloads.
+    If the tasks are `named`, their names stand in their payloads.
     """
 
     def __init__(self, worker: str | None = None, *, named: bool = False) -> None:
@@ -84,19 +82,27 @@ class EndLog:
         # The end of each logged closing, monotonic seconds.
         self._closed: dict[tuple[str, str], float] = {}
 
+    def _log(
+        self,
+        level: int,
+        event: str,
+        queue: str,
+        task: Task[Any],
+        text: str,
+        *words: Any,
+        **more: Any,
+    ) -> None:
+        name = name_of(task) if self._named else None
+        about_it = about(event, self._worker, queue, task, task=name, **more)
+        log.log(level, text, queue, in_words(task, name), *words, extra=about_it)
+
     def lost(self, queue: str, task: Task[Any], action: str) -> None:
         """Log that a delivery could not be ended, since its lease is lost."""
-        log.warning(
+        text = (
             "%s: lease of task %s lost: cannot %s it: another consumer has it, or the "
-            "delivery was ended before",
-            *(queue, in_words(task, self._name(task)), action),
-            extra=about(
-                "lease_lost", self._worker, queue, task, task=self._name(task), reason=action
-            ),
+            "delivery was ended before"
         )
-
-    def _name(self, task: Task[Any]) -> str | None:
-        return name_of(task) if self._named else None
+        self._log(logging.WARNING, "lease_lost", queue, task, text, action, reason=action)
 
     def ended(self, queue: str, task: Task[Any], error: BaseException) -> None:
         """Log what the server has done with a task after an error."""
@@ -113,37 +119,19 @@ class EndLog:
 
     def died(self, queue: str, task: Task[Any], reason: str, error: str | None = None) -> None:
         """Log that a task is dead."""
-        log.info(
-            "%s: task %s is dead after attempt %s: %s%s",
-            *(
-                queue,
-                in_words(task, self._name(task)),
-                attempt_of(task.attempt, task.max_attempts),
-                reason,
-                f": {error}" if error else "",
-            ),
-            extra=about(
-                "died",
-                self._worker,
-                queue,
-                task,
-                task=self._name(task),
-                reason=reason,
-                error=error,
-            ),
+        attempt = attempt_of(task.attempt, task.max_attempts)
+        said = f"{reason}: {error}" if error else reason
+        text = "%s: task %s is dead after attempt %s: %s"
+        self._log(
+            logging.INFO, "died", queue, task, text, attempt, said, reason=reason, error=error
         )
 
     def _rate_limited(self, queue: str, task: Task[Any], error: RateLimited) -> None:
         seconds, scope, status = error.retry_after, error.scope, error.status
         limit = f"a rate limit ({status})" if status else "a rate limit"
         details = {"scope": scope, "seconds": seconds, "status": status}
-        log.info(
-            "%s: task %s met %s: again in %g s",
-            *(queue, in_words(task, self._name(task)), limit, round(seconds, 3)),
-            extra=about(
-                "rate_limited", self._worker, queue, task, task=self._name(task), **details
-            ),
-        )
+        text, again = "%s: task %s met %s: again in %g s", round(seconds, 3)
+        self._log(logging.INFO, "rate_limited", queue, task, text, limit, again, **details)
         if scope == "task":
             return
         group = None if scope == "queue" else task.group

@@ -113,15 +113,6 @@ def follow(
 
     The server calls at the end. What happens before the end, the progress included, is seen by a
     look after each pause. An outage ends nothing, but for the first look.
-
-    Args:
-        queue: The queue object.
-        task_id: The id of the task.
-        tell: Called with the task as it is stored, changed or not.
-        pause: Returns the seconds until the next look.
-
-    Raises:
-        RedisError: The server is away at the first look.
     """
     session, operations = queue._session, queue._operations
     listener, first = queue._ends, True

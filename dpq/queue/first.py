@@ -11,14 +11,10 @@ import math
 import time
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
-from dpq.link.watches import (
-    Marker,
-    Watch,
-    owned_of_queues,
-    watches_after,
-)
+from dpq.link.watches import Watch, owned_of_queues, watches_after
 from dpq.model.errors import ConfigurationError
 from dpq.model.task import P
 from dpq.model.validation import milliseconds
@@ -82,64 +78,31 @@ def _look_or_wait(
 ) -> tuple[DPQ[P], Task[P]] | None:
     """Ask queue after queue; if none has a task, wait for a marker of any with `sleep`."""
     until = math.inf if timeout is None else time.monotonic() + timeout
-    round_ = _Round(queues, visibility)
-    round_.ask("" if timeout == 0 else "-")
-    if timeout != 0 and (not round_.over or round_.owed):
-        with queues[0]._waiters_on(round_.markers).take() as waiter:
-            while not round_.over and sleep(waiter, round_.watches, until):
-                round_.ask()
-            waiter.withdraw(round_.owed)
-    return round_.result()
+    by_queue: list[list[Watch]] = [[] for _ in queues]
 
-
-class _Round(Generic[P]):
-    """Asks queues in their order, and keeps the watches of those that had no task."""
-
-    def __init__(self, queues: Sequence[DPQ[P]], visibility: float | None) -> None:
-        self._queues = queues
-        self._visibility = visibility
-        self._by_queue: list[list[Watch]] = [[] for _ in queues]
-        self._found: tuple[DPQ[P], Task[P]] | None = None
-        self._failed: Exception | None = None
-
-    def ask(self, waiter: str = "") -> None:
-        """Pop from queue after queue, until one has a task; `waiter` is for the first round."""
-        for index, queue in enumerate(self._queues):
-            before = self._by_queue[index]
+    def ask(waiter: str = "") -> tuple[DPQ[P], Task[P]] | Exception | None:
+        for index, queue in enumerate(queues):
+            before = by_queue[index]
             who = before[0].mine if before else waiter
-            batch = queue._session.run(queue._operations.pop, 1, self._visibility, who)
-            self._by_queue[index] = watches_after(batch, before)
-            self._failed = batch.failed if not batch.tasks else None
-            if not self._failed:
-                self._found = next(((queue, task) for task in queue._readable(batch)), None)
-            if self.over:
-                return
+            batch = queue._session.run(queue._operations.pop, 1, visibility, who)
+            by_queue[index] = watches_after(batch, before)
+            if batch.failed and not batch.tasks:  # a validator has raised an error
+                failed: Exception = batch.failed
+                return failed
+            for task in queue._readable(batch):
+                return queue, task
+        return None
 
-    @property
-    def over(self) -> bool:
-        """True once there is a task, or a validator has raised an error."""
-        return bool(self._found or self._failed)
-
-    @property
-    def markers(self) -> tuple[str, ...]:
-        """The markers of all queues."""
-        return tuple(queue._operations.marker for queue in self._queues)
-
-    @property
-    def watches(self) -> list[Watch]:
-        """The watches of all queues, if none had a task."""
-        return [watch for watches in self._by_queue for watch in watches]
-
-    @property
-    def owed(self) -> list[Marker]:
-        """The wake-ups to pass on when the caller stops waiting."""
-        return owned_of_queues(self._by_queue)
-
-    def result(self) -> tuple[DPQ[P], Task[P]] | None:
-        """Return the queue and its task, or None."""
-        if self._failed:
-            raise self._failed
-        return self._found
+    found = ask("" if timeout == 0 else "-")
+    if timeout != 0 and (found is None or owned_of_queues(by_queue)):
+        markers = tuple(queue._operations.marker for queue in queues)
+        with queues[0]._waiters_on(markers).take() as waiter:
+            while found is None and sleep(waiter, list(chain(*by_queue)), until):
+                found = ask()
+            waiter.withdraw(owned_of_queues(by_queue))
+    if isinstance(found, Exception):
+        raise found
+    return found
 
 
 def _give_back(found: tuple[DPQ[Any], Task[Any]] | None) -> None:

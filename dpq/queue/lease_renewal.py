@@ -12,6 +12,7 @@ from typing import Any
 
 from dpq.model.log_fields import fields
 from dpq.model.task import Task
+from dpq.queue.end_log import about
 
 log = logging.getLogger(__name__)
 
@@ -33,15 +34,10 @@ _JITTER = 1 / 30
 
 
 class Lease:
-    """One lease that is held.
+    """One lease that is held, and extended by `seconds` when it is `due` (monotonic seconds).
 
-    Attributes:
-        task: The task.
-        seconds: Seconds of each extension.
-        due: The time of the next extension, monotonic seconds.
-        alive: False once the lease is let go or lost.
-        cancelled: True once it is lost because its task was cancelled.
-        lost: A function that is called once if the lease is lost; or None.
+    It is not `alive` once it is let go or lost; `cancelled`, if its task was. `lost` is called
+    then.
     """
 
     __slots__ = ("alive", "cancelled", "due", "lost", "seconds", "task")
@@ -57,8 +53,7 @@ class Lease:
     def renew(self, now: float) -> None:
         """Note that the lease was extended just now.
 
-        The next extension comes at a random moment before the third, never after it: leases that
-        many programs took at once are not extended at once for ever.
+        Leases that many programs took at once are not extended at once for ever.
         """
         self.due = now + self.seconds * (1 / 3 - _JITTER * chance())  # noqa: S311 - no secret
 
@@ -66,9 +61,7 @@ class Lease:
 class Leases:
     """The held leases, and the times of their extensions. Sends nothing itself.
 
-    Attributes:
-        queue_name: The queue of the leases, for the log.
-        wake_at: The time of the keeper's next look, monotonic seconds; an earlier lease wakes it.
+    `wake_at` is the time of the keeper's next look, monotonic seconds; an earlier lease wakes it.
     """
 
     def __init__(self, queue_name: str = "") -> None:
@@ -103,9 +96,8 @@ class Leases:
     def ending(self, task: Task[Any]) -> bool:
         """Extend a lease whose work has ended until `ended`; False if it is not held any more.
 
-        An extension may then cross the call that ends the delivery. Do not use this for
-        `set_visibility` and `rate_limited`: the token stays live, and the extension would undo
-        them.
+        Not for `set_visibility` and `rate_limited`: the token stays live, and an extension would
+        undo them.
         """
         key = task.id, task.token
         lease = self._held.pop(key, None)
@@ -169,13 +161,9 @@ class Leases:
             if cancelled
             else "%s: lease of task %s lost: another consumer may have it",
             *(self.queue_name, task.id),
-            extra=fields(
+            extra=about(
                 "cancelled" if cancelled else "lease_lost",
-                queue=self.queue_name,
-                task_id=task.id,
-                group=task.group,
-                attempt=task.attempt,
-                max_attempts=task.max_attempts,
+                *(None, self.queue_name, task),
                 reason="extend",
             ),
         )

@@ -54,7 +54,7 @@ class QueueLife(QueueBase[P]):
             queue_name=self.queue_name,
         )
         self._leases = Keeper(self._extend_many, self.queue_name)
-        self._waiters = Waiters(connections.nodes, [self._operations.marker])
+        self._waiters = Waiters(connections, [self._operations.marker])
         self._several: dict[tuple[str, ...], Waiters] = {}  # of several queues, by markers
         self._sleep = sleep
         self._listener = Listener(connections.nodes, self._operations.marker)
@@ -67,7 +67,7 @@ class QueueLife(QueueBase[P]):
         from dpq.link.waiter import Waiters
 
         if markers not in self._several:
-            self._several[markers] = Waiters(self._session.connections.nodes, markers)
+            self._several[markers] = Waiters(self._session.connections, markers)
         return self._several[markers]
 
     def _take(

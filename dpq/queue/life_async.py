@@ -69,8 +69,10 @@ class AsyncQueueLife(QueueBase[P]):
         self._waiters = AsyncWaiters(connections, [self._operations.marker])
         self._several: dict[tuple[str, ...], AsyncWaiters] = {}  # of several queues, by markers
         self._sleep = sleep
-        self._listener = AsyncListener(connections, self._operations.marker)
-        self._ends = AsyncListener(connections, self._operations.marker, f"{{{self.queue_name}}}")
+        self._listener = AsyncListener(connections.nodes, self._operations.marker)
+        self._ends = AsyncListener(
+            connections.nodes, self._operations.marker, f"{{{self.queue_name}}}"
+        )
         self._background: set[asyncio.Task[Any]] = set()
 
     @property

@@ -193,9 +193,5 @@ class Permit:
 
 
 def take_permit(queue: Any, request: PermitRequest) -> Permit:
-    """Wait for units of a limit.
-
-    Raises:
-        LimitTimeoutError: They are not there in time. Nothing was taken.
-    """
+    """Wait for units of a limit."""
     return Permit(queue, *take_units(queue, request))

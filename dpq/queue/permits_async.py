@@ -192,9 +192,5 @@ class AsyncPermit:
 
 
 async def take_permit_async(queue: Any, request: PermitRequest) -> AsyncPermit:
-    """Wait for units of a limit.
-
-    Raises:
-        LimitTimeoutError: They are not there in time. Nothing was taken.
-    """
+    """Wait for units of a limit."""
     return AsyncPermit(queue, *await take_units_async(queue, request))

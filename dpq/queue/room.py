@@ -20,11 +20,7 @@ from dpq.queue.pauses import THROWN_AWAY
 
 
 def push_in_time(queue: Any, push: Push[Any], timeout: float | None) -> str:
-    """Push a task, and wait for room at most so long; None waits for ever.
-
-    Raises:
-        QueueFullError: There was no room in time. Nothing was stored.
-    """
+    """Push a task, and wait for room at most so long; None waits for ever."""
     producer = Producer(time.monotonic(), timeout)
     session, operations, listener = queue._session, queue._operations, queue._listener
     with listener.ear(producer.id) as ear:

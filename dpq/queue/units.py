@@ -1,7 +1,7 @@
-"""Waits for units of a limit, in a thread. permits.py calls it.
+# Made from units_async.py by `make twins`: change that file, not this one.
+"""Waits for units of a limit; `limits/permit` decides how long a caller sleeps.
 
-`limits/permit` decides how long a caller sleeps. units_async.py is the counterpart for asyncio,
-where a caller may be cancelled while its answer is under way.
+A question goes on though its caller is cancelled: what its answer gives is given back.
 """
 
 import time
@@ -12,30 +12,47 @@ from redis.exceptions import RedisError
 
 from dpq.limits.permit import Caller, PermitRequest
 from dpq.model.errors import DPQError
+from dpq.queue.pauses import THROWN_AWAY, pause
 
 
 def take_units(queue: Any, request: PermitRequest) -> tuple[Caller, float]:
-    """Wait for units of a limit; return the caller that has them, and the seconds it has waited.
-
-    Raises:
-        LimitTimeoutError: They are not there in time. Nothing was taken.
-    """
+    """Wait for units of a limit; return the caller that has them, and the seconds it has waited."""
     began = time.monotonic()
-    caller = Caller(request, began)
-    listener = queue._listener
-    try:
-        with listener.ear(caller.id) as ear:
-            while not caller.granted:
-                caller.channel, now = listener.channel, time.monotonic()
-                answer = queue._session.run(queue._operations.acquire, caller, now)
-                pause = caller.receive(answer, time.monotonic())
-                if caller.place and not listener.subscribe():
-                    listener.wait(ear, pause)
-                elif not caller.place and pause > 0:
-                    time.sleep(pause)
-    except BaseException:  # a booking is given back; the lease or the place ends
+    caller, listener = Caller(request, began), queue._listener
+    asking = gone = False
+
+    def ask() -> float:
+        nonlocal asking
+        asking = True
+        try:
+            acquire = queue._operations.acquire
+            answer = queue._session.run(acquire, caller, time.monotonic())
+            return caller.receive(answer, time.monotonic())
+        finally:
+            asking = False
+            if gone:
+                give_up()
+
+    def give_up() -> None:
+        """Give a booking back; end a lease, or a place in the line."""
         if caller.held or caller.place or caller.moment:
             with suppress(DPQError, RedisError):
                 queue._session.run(queue._operations.give_up, caller)
+
+    try:
+        with listener.ear(caller.id) as ear:
+            while not caller.granted:
+                caller.channel = listener.channel
+                seconds = queue._finish(ask)
+                if caller.place and not listener.subscribe():
+                    listener.wait(ear, seconds)
+                elif not caller.place and seconds > 0:
+                    pause(seconds)
+    except THROWN_AWAY:
+        raise
+    except BaseException:
+        gone = True
+        if not asking:
+            queue._finish(give_up)
         raise
     return caller, time.monotonic() - began

@@ -11,7 +11,8 @@ from redis.exceptions import ResponseError
 
 from dpq.explain.operations import Operations
 from dpq.explain.verdict import no_such_queue
-from dpq.link.cluster import ask, reachable
+from dpq.link.asking import ask
+from dpq.link.cluster import reachable
 from dpq.link.connections import Connections
 from dpq.link.server_check import keeps_nothing_on_purpose
 from dpq.link.session import Session, save_points

@@ -11,9 +11,10 @@ from typing import Any
 
 from redis.exceptions import RedisError, ResponseError
 
-from dpq.link.cluster import ask, forbidden
+from dpq.link.asking import ask, load_scripts
+from dpq.link.cluster import forbidden
 from dpq.link.connect import open_url
-from dpq.link.script_loading import load_scripts, scripts_there
+from dpq.link.server_check import scripts_there
 from dpq.link.session import Session
 from dpq.link.watches import Marker
 from dpq.model.backoff import longer_pause
@@ -260,7 +261,7 @@ class Scheduler:
             self._waiter.close()
             self._changed, self._look_at = True, min(self._look_at, self._names.rested_at)
             self._upkeep.hurry(now)
-        self._waiter = Listener(self._session.connections.nodes, [marker for marker, _ in owners])
+        self._waiter = Listener(self._session.connections, [marker for marker, _ in owners])
         self._waiter.owners = [name for _, name in owners]
 
     def _sleep(self) -> None:

@@ -4,8 +4,10 @@ from collections.abc import Sequence
 
 from redis.exceptions import ResponseError
 
-from dpq.link.cluster import Nodes, ask
-from dpq.link.waiter import MOST_BLOCKS, Waiter, longest_block
+from dpq.link.asking import ask
+from dpq.link.blocks import MOST_BLOCKS, longest_block
+from dpq.link.connections import Connections
+from dpq.link.waiter import Waiter
 from dpq.link.watches import Marker
 
 MOST_MARKERS = 4096
@@ -33,16 +35,17 @@ class Listener(Waiter):
 
     owners: list[str | None]
 
-    def __init__(self, nodes: Nodes, markers: Sequence[str]) -> None:
-        super().__init__(nodes, markers)
+    def __init__(self, connections: Connections, markers: Sequence[str]) -> None:
+        super().__init__(connections, markers)
+        nodes = connections.nodes
         if nodes.direct and not nodes.clustered and len(markers) > MARKERS_OF_A_BLOCK:
             size = max(MARKERS_OF_A_BLOCK, -(-len(markers) // MOST_BLOCKS))
             parts = [markers[at : at + size] for at in range(0, len(markers), size)]
             self._blocks = [type(self._asked)(nodes, part) for part in parts]
             self._asked = self._blocks[0]
 
-    def wait(self, seconds: float) -> Marker | None:
-        marker = super().wait(seconds)
+    def wait(self, seconds: float, stop: object = None) -> Marker | None:
+        marker = super().wait(seconds, stop)
         if marker is not None:
             self._asked.served(self.markers[marker.number])
         return marker

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 from dpq.limits.limits import EVERY_GROUP
 from dpq.limits.states import LimitState
 from dpq.model.filter import Filter
-from dpq.model.history import Granted
 from dpq.model.task import Task
 from dpq.model.validation import milliseconds
 from dpq.script.command import Steps
@@ -43,13 +42,8 @@ Position = tuple[str, bytes] | None
 class Found(NamedTuple):
     """A page of tasks that pass a filter.
 
-    Attributes:
-        tasks: The tasks.
-        looked: The number of tasks that were looked at for this page, without those that the
-            next page looks at again.
-        left: The number of tasks behind the last task that was looked at.
-        position: The start of the next page.
-        passed: The number of tasks that passed the filter.
+    `looked` counts without those that the next page, from `position` on, looks at again; `left` are
+    behind. `passed` are those that passed the filter.
     """
 
     tasks: list[Task[Any]]
@@ -78,13 +72,7 @@ class Kinds(NamedTuple):
 
 
 class States(NamedTuple):
-    """Scopes with their limits.
-
-    Attributes:
-        states: Their states.
-        counted: All leases were counted; else `in_flight` is a lower bound.
-        now_ms: The server's clock.
-    """
+    """Scopes with their limits; unless all leases were `counted`, `in_flight` is a lower bound."""
 
     states: list[LimitState]
     counted: bool
@@ -98,12 +86,7 @@ class Browser(LimitOperations):
         """Take the operations of a queue."""
         description = operations.description
         super().__init__(description.name, description.clock)
-        self._operations = operations
         self._codec = description.codec
-
-    def granted(self) -> Steps[list[list[Granted]]]:
-        """Read what limits had granted at each minute of the last hour."""
-        return [(yield from self._operations.granted())]
 
     def search(
         self,
@@ -182,7 +165,3 @@ class Browser(LimitOperations):
         names = ["" if group is None else group for group in scopes]
         now, *texts = yield self._command("view", [self._now(), *names], read_texts)
         return States(read_limits(scopes, running, texts), counted, int(now))
-
-    def explained(self, id_: str) -> Any:
-        """Say why a task is not running, and until when."""
-        return self._operations.explained(id_)

@@ -1,8 +1,7 @@
 """Actions on many tasks: on some by their ids, or on all that pass a filter, in steps of 200.
 
-`DPQ.bulk` and the jobs of the dashboard run these operations. An action on a filter first counts
-the tasks that pass, and acts on at most so many. So it ends, though new tasks pass all the time. It
-can be stopped after each step. No I/O.
+An action on a filter first counts the tasks that pass, and acts on at most that many: so it ends.
+It can be stopped after each step. No I/O.
 """
 
 from __future__ import annotations  # the import makes no model for each `Task[P]`
@@ -107,20 +106,10 @@ def tell(
 
 
 class Bulk:
-    """An action on all tasks that pass a filter: `count`, then `step` until it returns False.
+    """An action on all tasks that pass a filter: `count_some`, then `step`, each until its end.
 
-    Attributes:
-        action: The action.
-        chosen: The filter.
-        value: The new priority of `update`, or the reason of `bury`.
-        rate: Of a replay: tasks per second, or None.
-        by: The person or program that does so, or "".
-        counted: All tasks that pass were counted.
-        count: The number of tasks that pass, so far.
-        searched: The number of tasks that were looked at, by `count` or by `step`.
-        left: The number of tasks of this state that are still to be looked at.
-        done: The number of tasks that the action has changed.
-        missed: The number of tasks that had changed when their turn came.
+    `value` is the new priority of `update`, or the reason of `bury`; `rate` is tasks per second of
+    a replay. The counts are those of `BulkProgress`.
     """
 
     def __init__(

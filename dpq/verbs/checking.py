@@ -21,15 +21,10 @@ class CheckOperations(BatchOperations[P]):
 
     def check(self) -> Steps[list[Problem]]:
         """Look at everything that is stored; only at the types of keys while one is wrong."""
-        return (yield from self._types()) or (yield from self._walk())
-
-    def _types(self) -> Steps[list[Problem]]:
-        """Find keys of another type, which no other script can read."""
-        return self._ask("types", [], lambda reply: replies.read_problems(reply)[1])
-
-    def _walk(self) -> Steps[list[Problem]]:
-        """Go over everything that is stored in bounded steps."""
-        problems: list[Problem] = []
+        problems: list[Problem]
+        _, problems = yield self._command("types", [], replies.read_problems)
+        if problems:  # no other script can read a key of another type
+            return problems
         for name, part in CHECKED_PARTS:
             cursor = ""
             while cursor != "0":

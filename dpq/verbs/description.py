@@ -41,9 +41,7 @@ MAX_SEEN = 100_000_000
 class Description(Generic[P]):
     """A queue as this client names it. The arguments are those of `DPQ`.
 
-    Attributes:
-        named: The settings that this client names, as the texts to store.
-        max_attempts: `default_max_attempts` as it is stored.
+    `named` are the settings that this client names, as the texts to store.
     """
 
     def __init__(

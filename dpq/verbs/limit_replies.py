@@ -118,7 +118,7 @@ class Waiting(NamedTuple):
     """The reply of the script why about one task.
 
     Attributes:
-        state: Its state; None if it is in no set, since another program has written into Redis.
+        state: Its state; None if it is in no set: another program has written into Redis.
         until_ms: The time when a delayed task is due or a lease ends, by the server's clock.
         group: Its group, or "".
         ahead: Ready tasks that come before it, or before the head of its group.
@@ -128,7 +128,7 @@ class Waiting(NamedTuple):
         pinned: The member that its push named, or "".
         batch: The batch that it waits for, or None.
         after: The ids of the tasks that it waits for.
-        about_ms: The time when the limits let it start after all that come before it; 0 for never.
+        about_ms: The time when the limits let it start after all before it; 0 for never.
         more: Tasks of other groups, behind their heads, may come before it, too.
     """
 

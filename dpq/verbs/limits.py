@@ -68,25 +68,16 @@ class LimitOperations(CommandMaker):
         self, target: Task[Any] | Caller | str | None, budgets: Sequence[Budget]
     ) -> Steps[list[Budget]]:
         """Store the budgets that a host has named, of a group, a member of its pool or a queue."""
-        task, costs = None, {"": 1}
+        holder: list[str | int] = ["", ""]
+        costs = {"": 1}
         if isinstance(target, Task):
-            task, costs = target, {**(target.costs or {}), "": target.cost}
-            scope = target.group or ""
-            if target.member:
-                scope += f"\t{target.member}"
+            holder, costs = [target.id, target.token], {**(target.costs or {}), "": target.cost}
+            scope = (target.group or "") + (f"\t{target.member}" if target.member else "")
+        elif isinstance(target, Caller):
+            holder, scope = [target.held, "1" if target.brief else ""], target.scope
         else:
-            scope = (
-                ""
-                if target is None
-                else target.scope
-                if isinstance(target, Caller)
-                else label("group", target)
-            )
-        args: list[Any] = [self._now(), scope]
-        if isinstance(target, Caller):
-            args += [target.held, "1" if target.brief else ""]
-        else:
-            args += [task.id, task.token] if task else ["", ""]
+            scope = "" if target is None else label("group", target)
+        args: list[Any] = [self._now(), scope, *holder]
         for budget in budgets:
             args += [budget.unit, budget.left, milliseconds("seconds", budget.seconds)]
             args.append(costs.get(budget.unit, 0))

@@ -35,36 +35,12 @@ from dpq.verbs.description import Description
 class Options(TypedDict, total=False):
     """The words of a task that is not plain; lua/push/options.lua reads them by these names.
 
-    A name that is left out has its usual value. Times are ms.
-
-    Attributes:
-        priority: The priority as text, which keeps its type.
-        residual: The part that a double loses of the priority (`encode_priority`).
-        max_attempts: 10 unless it is named; `NO_LIMIT` for no limit.
-        cost: The text of its record (`write_cost`).
-        delay: The time until it is due.
-        at: The moment when it is due. `with_times` replaces it by `delay` before it is sent.
-        expires_in: The time within which it must start; 0 for no end.
-        group: Its group.
-        key: Its unique key.
-        on_duplicate: The action if another task has the key.
-        every: The period of its schedule.
-        cron: The cron line of its schedule, with the zone at the end.
-        first: The first time of the cron line, which `with_times` adds before it is sent.
-        visibility: The length of its leases; 0 as the consumer says.
-        time_limit: The longest run of its handler; 0 as the worker says.
-        trace: The traceparent of the span that pushed it.
-        member: The member of its group's pool that it is to run as.
-        batch: Its batch.
-        backoff: Its own delays after failures, with commas.
-        seals: The batch that it waits for, which its push seals.
-        unique_for: The time for which its key stays taken after its ack; `FOR_EVER_MS` for ever.
-        after: The ids of the tasks that it waits for. A number stands for an earlier push of the
-            same call; `with_ids` replaces it before it is sent.
-        on_dead: `run`, or left out for `bury`.
-        max_lapses: The leases that may run out.
-        debounce_max: The time from its first push within which a task with debounce is due, or
-            `FOR_EVER_MS`. The debounce itself is its `delay`, and `on_duplicate` is `rerun`.
+    They are the arguments of `push` as its record has them, times in ms; a name that is left out
+    has its usual value. `residual` is what a double loses of the priority. Before the push is sent,
+    `with_times` replaces `at` by `delay`, and adds `first`, the first time of a cron line;
+    `with_ids` replaces numbers in `after`, which stand for earlier pushes of the call. `seals` is
+    the batch that the task waits for, which its push seals. A debounce is a `delay` with
+    `on_duplicate` "rerun".
     """
 
     priority: Required[str]

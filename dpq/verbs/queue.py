@@ -116,11 +116,8 @@ class QueueOperations(
 ):
     """Every operation on a queue.
 
-    Attributes:
-        settings: The stored settings; None before they are read, and while the queue does not
-        exist.
-        client: The client of the queue object that owns these operations; None without an owner.
-            Only its address is read, by `dpq.otel`.
+    `settings` are the stored ones; None before they are read, and while the queue does not exist.
+    Of the `client`, only the address is read, by `dpq.otel`.
     """
 
     settings: dict[str, str] | None = None
@@ -615,16 +612,13 @@ class QueueOperations(
             number("older_than", older_than, "seconds", 0, MAX_SECONDS)
         if worker is not None:
             filter_text("worker", worker)
-        return self._held(count, worker, older_than or 0.0)
-
-    def _held(self, count: int, worker: str | None, older_than: float) -> Steps[list[LeaseInfo]]:
         page = yield from self.all_leases()
         told = yield from self.told()  # after the leases: a heartbeat may have come meanwhile
         leases = (lease_info(self.queue_name, task, now, told) for task, now in page.values())
         chosen = (
             lease
             for lease in leases
-            if lease.held_seconds >= older_than
+            if lease.held_seconds >= (older_than or 0.0)
             and (worker is None or worker in (lease.worker, lease.worker_id))
         )
         return heapq.nsmallest(

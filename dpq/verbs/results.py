@@ -29,12 +29,11 @@ class Outcome(NamedTuple):
 
     Attributes:
         state: `done`, `dead`, `live`, or "" if nothing is known of it.
-        result: Its newest result that is kept, if the state is `done`.
-        reason: The reason of its death, if it is dead.
-        last_error: The text of its last failure, if it is dead and had one.
-        token: The token of its newest delivery, if it is live.
-        progress: What the newest delivery that has told of progress said, if it is live.
-        told_by: The token of that delivery.
+        result: Of a done task: its newest result that is kept.
+        reason: Of a dead task: the reason of its death.
+        last_error: Of a dead task: the text of its last failure, or None.
+        token: Of a live task: the token of its newest delivery.
+        progress: Of a live task: what the delivery `told_by` has said last.
     """
 
     state: str

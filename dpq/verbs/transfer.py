@@ -1,18 +1,11 @@
 """Export of a queue as lines of JSON, and import of such lines. No I/O.
 
-`DPQ.export` and `DPQ.import_` run these operations through their session, one bounded step each.
-Lines come in this order, and docs/operations.md says what each means:
-
     {"dpq_export": 1, "export": "k3...", "queue": "emails", "settings": {...}, ...}
-    {"limit": "queue", "rules": "0|10 1000 1"}
-    {"gate": "example.com", "text": "..."}
-    {"batch": "run-7", "text": "..."}
-    {"id": "...", "state": "ready", ...}
-    {"seen": "page-1", "id": "...", "until_ms": 1763684707000}
+    {"limit": "queue", "rules": "0|10 1000 1"}, then {"gate"...}, {"batch"...}, {"id"...},
+    {"seen"...}
     {"end": true, "lines": 5, "tasks": 1, ...}
 
-An import notes in the queue, with each step, which line it has come to. So a second call of the
-same export goes on there, and adds nothing twice, also if tasks have ended meanwhile.
+With each step an import notes in the queue which line it has come to: a second call goes on there.
 """
 
 from __future__ import annotations  # the import makes no model for each `Task[P]`
@@ -25,7 +18,6 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from graphlib import CycleError, TopologicalSorter
 from typing import Any, NamedTuple
 
 from dpq.limits.limits import EVERY_GROUP
@@ -270,7 +262,7 @@ class Import:
         self._seen = {"lines": 0, "tasks": 0, "limits": 0, "damaged": 0}
         self._named: dict[str, str] = {}
         self._pause: float | None = 0.0  # until then, ms; None for ever
-        self._after: dict[str, tuple[int, list[str]]] = {}  # number of the line, and ids
+        self._after: set[str] = set()  # the ids of tasks that others wait for
         self._of_batches: Counter[tuple[str, str]] = Counter()  # by batch, and live or dead
         self._callbacks: dict[str, str] = {}  # the id of the task that waits, by batch
         self._report = dict.fromkeys(Imported.model_fields, 0)
@@ -312,7 +304,6 @@ class Import:
                     f"{name} is {line.fields.get(name)!r:.200}, but the export has {number}: lines "
                     "are missing or were added. Nothing was imported",
                 )
-        self._require_no_circle()
 
     def _read_header(self, head: Line) -> None:
         self.header = head.fields
@@ -338,8 +329,7 @@ class Import:
             match line.kind:
                 case "id":
                     entry, read = self._entry(line)
-                    if read["after"]:
-                        self._after[entry.id] = line.number, read["after"]
+                    self._after.update(read["after"] or ())
                     if read["seals"]:
                         self._callbacks[read["seals"]] = entry.id
                     self._of_batches[str(read["batch"]), entry.state] += 1
@@ -362,17 +352,6 @@ class Import:
             else self._pushes.options(push, trace)
         )
         return entry_of(read, options, line.fields), read
-
-    def _require_no_circle(self) -> None:
-        """Raise an error if tasks wait for each other: none of them would ever run."""
-        try:
-            TopologicalSorter({id_: ids for id_, (_, ids) in self._after.items()}).prepare()
-        except CycleError as error:
-            circle = error.args[1]
-            raise ExportFileError(
-                self._after[circle[0]][0],
-                f"after of task {circle[0]}: it waits for a task that waits for it in turn",
-            ) from None
 
     # Settings
 
@@ -502,8 +481,7 @@ class Import:
     def finish(self) -> Steps[None]:
         """Let tasks run that wait for what was not imported; tell of the import, as an event."""
         last = self._seen["lines"]
-        ahead = {id_ for _, ids in self._after.values() for id_ in ids}
-        items = [_item(last + 1, "ahead", id_) for id_ in sorted(ahead)]
+        items = [_item(last + 1, "ahead", id_) for id_ in sorted(self._after)]
         sealed = sorted(self._callbacks.items())
         items += [_item(last + 1, "sealed", name, id_) for name, id_ in sealed]
         for some in in_batches(items, PAGE):

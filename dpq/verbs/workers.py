@@ -39,13 +39,7 @@ _DOING = re.compile(rf"{_COUNT} {_COUNT} (-?\d{{1,15}}) (\S+)(?:\t([\d :]*))?", 
 
 
 class Doing(NamedTuple):
-    """The work of a worker for one queue, as its heartbeat reports it.
-
-    Attributes:
-        leases: Id and token of each task that it holds.
-        longest_ms: The ms that its longest running handler has run, or None.
-        longest_task: The id of the task of that handler, or None.
-    """
+    """The work of a worker for one queue: its leases (id, token), and its longest handler."""
 
     leases: Sequence[tuple[str, int]] = ()
     longest_ms: int | None = None
@@ -64,12 +58,7 @@ NOTHING = Doing()
 
 
 class Heard(NamedTuple):
-    """The answer of a queue to a heartbeat.
-
-    Attributes:
-        quiet: The worker is to take no new tasks.
-        cancelled: The tokens of its deliveries whose tasks were cancelled.
-    """
+    """The answer to a heartbeat: take no new tasks; the tokens of cancelled deliveries."""
 
     quiet: bool
     cancelled: list[int]

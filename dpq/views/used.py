@@ -62,7 +62,7 @@ class Used(NamedTuple):
         return ", ".join(said)
 
 
-def used_by(found: Sequence[Sequence[Granted]], state: LimitState, now_ms: float) -> list[Used]:
+def used_by(found: Sequence[Granted], state: LimitState, now_ms: float) -> list[Used]:
     """Find the last hour of a limit, of a pool for each member; [] if nothing is known."""
     if state.default:
         return []
@@ -84,17 +84,16 @@ def hour_text(found: Sequence[Used]) -> str:
     return Used("", [], [sum(used.hits) for used in found], share, "").words
 
 
-def by_group(found: Sequence[Sequence[Granted]], now_ms: float) -> list[Chart]:
+def by_group(found: Sequence[Granted], now_ms: float) -> list[Chart]:
     """Make two charts of the last hour, by group: what was granted in each minute, and the 429s."""
     edges = _edges(now_ms)
     granted, met = dict[str, list[float | None]](), dict[str, list[float | None]]()
-    for scope in {scope for part in found for slot in part for scope in slot.totals} - {""}:
+    for scope in {scope for slot in found for scope in slot.totals} - {""}:
         group = scope.partition("\t")[0]
-        for part in found:
-            at, hits, units = _totals(part, scope)
-            counts = counted(at, hits, edges, whole=True), counted(at, units, edges, whole=True)
-            for into, each in zip((met, granted), counts, strict=True):
-                into[group] = _added(into.get(group, [None] * MINUTES), each)
+        at, hits, units = _totals(found, scope)
+        counts = counted(at, hits, edges, whole=True), counted(at, units, edges, whole=True)
+        for into, each in zip((met, granted), counts, strict=True):
+            into[group] = _added(into.get(group, [None] * MINUTES), each)
     charts = [
         ("Requests granted in a minute, by group", granted),
         ("Rate limited in a minute, by group", met),
@@ -106,12 +105,12 @@ def by_group(found: Sequence[Sequence[Granted]], now_ms: float) -> list[Chart]:
     ]
 
 
-def _totals(part: Sequence[Granted], scope: str) -> tuple[list[float], list[int], list[int]]:
+def _totals(found: Sequence[Granted], scope: str) -> tuple[list[float], list[int], list[int]]:
     """Return moments, 429s and granted requests of a scope; of several windows each has all."""
-    first = next((n for n, slot in enumerate(part) if scope in slot.totals), 0)
-    if first and _length(part[first - 1]) < WHOLE_BYTES:
+    first = next((n for n, slot in enumerate(found) if scope in slot.totals), 0)
+    if first and _length(found[first - 1]) < WHOLE_BYTES:
         first -= 1
-    slots = [slot for slot in part[first:] if scope in slot.totals or slot is part[first]]
+    slots = [slot for slot in found[first:] if scope in slot.totals or slot is found[first]]
     totals = [slot.totals.get(scope, (0, {})) for slot in slots]
     sums = [0]
     for (_, before), (_, after) in pairwise(totals):
@@ -149,32 +148,26 @@ def _edges(now_ms: float) -> list[float]:
 
 
 def _used(
-    found: Sequence[Sequence[Granted]],
+    found: Sequence[Granted],
     scope: str,
     state: LimitState | MemberState,
     windows: Sequence[RateLimit],
     now_ms: float,
 ) -> Used | None:
     edges = _edges(now_ms)
-    parts = [[slot for slot in part if scope in slot.totals] for part in found]
-    met: list[float | None] = [None] * MINUTES
-    for part in parts:
-        at = [float(slot.at_ms) for slot in part]
-        totals = [slot.totals[scope][0] for slot in part]
-        met = _added(met, counted(at, totals, edges, whole=True))
+    slots = [slot for slot in found if scope in slot.totals]
+    at = [float(slot.at_ms) for slot in slots]
+    met = counted(at, [slot.totals[scope][0] for slot in slots], edges, whole=True)
     if all(count is None for count in met):
         return None
     best: tuple[float, list[float | None], str] | None = None
     for number, window in enumerate(windows):
         learned = state.rate if number == 0 and state.rate else window.rate
         a_minute = learned / window.per * STEP_MS / 1000
-        units: list[float | None] = [None] * MINUTES
-        for part in parts:
-            held = [(slot.at_ms, slot.totals[scope][1].get(_name(window))) for slot in part]
-            known = [(float(at), total) for at, total in held if total is not None]
-            at = [moment for moment, _ in known]
-            grown = counted(at, [total for _, total in known], edges)
-            units = _added(units, scaled(grown, at, edges))
+        held = [(slot.at_ms, slot.totals[scope][1].get(_name(window))) for slot in slots]
+        known = [(float(at_ms), total) for at_ms, total in held if total is not None]
+        at = [moment for moment, _ in known]
+        units = scaled(counted(at, [total for _, total in known], edges), at, edges)
         shares = [None if count is None else count / a_minute for count in units]
         seen = [share for share in shares if share is not None]
         share = sum(seen) / len(seen) if seen else 0.0

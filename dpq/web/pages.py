@@ -12,11 +12,11 @@ from dpq.model.task import task_state
 from dpq.queue.inside import operations_of, session_of
 from dpq.registry.all_queues import inspect_server
 from dpq.verbs.browse import LOOK_A_PAGE, LOOK_MOST
-from dpq.verbs.one_task import holders
 from dpq.views.charts import SPANS
 from dpq.views.words import batch_counts
 from dpq.views.workers import working
 from dpq.web.access import Refused
+from dpq.web.search import holders
 from dpq.web.site import Call, read_number
 
 PAGE = 50

@@ -119,12 +119,12 @@ class Site:
         seconds = max(STORY_SECONDS, STORY_SHARE * chosen.seconds / chosen.bins)
         return self.shared.get(("story", name, chosen), read, seconds)
 
-    def granted(self, name: str) -> list[list[Granted]]:
+    def granted(self, name: str) -> list[Granted]:
         """Return what limits had granted at each minute of the last hour, at most 30 s old."""
         watch = self.watch(name)
 
-        def read() -> list[list[Granted]]:
-            return session_of(watch.queue).run(watch.browser.granted)
+        def read() -> list[Granted]:
+            return session_of(watch.queue).run(operations_of(watch.queue).granted)
 
         return self.shared.get(("granted", name), read, STORY_SECONDS)
 

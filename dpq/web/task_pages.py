@@ -15,10 +15,9 @@ from dpq.model.task import task_state
 from dpq.queue.inside import operations_of, session_of
 from dpq.verbs.browse import Position
 from dpq.verbs.bulk import OF_STATES
-from dpq.verbs.finding import Hits, Search, begin, find
-from dpq.verbs.one_task import holder
 from dpq.views.one_task import Begins, begins, life, shown_steps, steps_of
 from dpq.web.pages import PAGE, filter_of, look_of, query_of, shows_payloads
+from dpq.web.search import Hits, Search, begin, find, holder
 from dpq.web.site import Call
 
 STATES = ["ready", "waiting", "delayed", "invisible", "dead"]
@@ -163,7 +162,7 @@ class Seen(NamedTuple):
 def see(call: Call, id_: str) -> Seen:
     """Read one task."""
     queue = call.queue
-    found, why = queue.get(id_), call.browse("explained", id_)
+    found, why = queue.get(id_), session_of(queue).run(operations_of(queue).explained, id_)
     events = call.site.task_events(call.name, id_)
     held = None
     if found.state is TaskState.INVISIBLE:

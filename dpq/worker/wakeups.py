@@ -8,7 +8,8 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from dpq.link.waiter import Waiter, block_seconds, sleep
+from dpq.link.blocks import block_seconds
+from dpq.link.waiter import Waiter, sleep
 from dpq.link.watches import Marker, Watch, owned_markers, time_left
 
 
@@ -31,10 +32,10 @@ class WakeUps:
         watches: The watches of all queues; empty while the worker does not wait.
     """
 
-    def __init__(self, nodes: Any, markers: Sequence[str]) -> None:
+    def __init__(self, connections: Any, markers: Sequence[str]) -> None:
         self.watches: list[Watch] = []
-        self._nodes = nodes
-        self._waiter = _Patient(nodes, markers)
+        self._connections = connections
+        self._waiter = _Patient(connections, markers)
 
     def wait(self, seconds: float) -> bool:
         """Wait for a wake-up, at most so long; return True if it is time to ask the server."""
@@ -50,7 +51,7 @@ class WakeUps:
         """Wait on these markers from now on, which may be the same."""
         if tuple(markers) != self._waiter.markers:
             self.close()
-            self._waiter = _Patient(self._nodes, markers)
+            self._waiter = _Patient(self._connections, markers)
 
     def close(self) -> None:
         """Stop waiting, and close the connections."""

@@ -221,7 +221,7 @@ class Worker(WorkerBase[DPQ[Any]]):
             session_of(queue).ready()
         state = RunState(until_empty=until_empty, end=self._end)
         plan, session = self._new_plan(state), session_of(self.queues[0])
-        wakeups = WakeUps(session.connections.nodes, plan.markers())
+        wakeups = WakeUps(session.connections, plan.markers())
         self._fetcher = Fetcher(plan, session, wakeups, self._lock)
         self._runner = Runner(
             self._calls,

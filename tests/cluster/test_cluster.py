@@ -29,7 +29,7 @@ from dpq import (
     TaskState,
 )
 from dpq.cli import app
-from dpq.link import waiter as waiters
+from dpq.link import blocks
 from dpq.registry.all_queues import known_queues
 
 KINDS: dict[str, Callable[[Cluster], RedisCluster]] = {
@@ -184,7 +184,7 @@ def test_a_scheduler(
     queues: list[DPQ], cluster: Cluster, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     """One daemon does the upkeep of all queues; of those beyond its connections when it looks."""
-    monkeypatch.setattr(waiters, "MOST_BLOCKS", most)
+    monkeypatch.setattr(blocks, "MOST_BLOCKS", most)
     for module in ("daemon", "upkeep"):
         seconds = 5.0 if most > 3 else 0.5
         monkeypatch.setattr(f"dpq.scheduler.{module}.RECHECK_SECONDS", seconds)

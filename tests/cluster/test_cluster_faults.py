@@ -24,7 +24,7 @@ from support import PATIENCE_S, wait_for
 from topology import Cluster, Node
 
 from dpq import DPQ, LeaseLostError, Push, Worker
-from dpq.link import cluster as cluster_module
+from dpq.link import asking
 
 SOAK = settings.get_current_profile_name() == "soak"
 
@@ -137,7 +137,7 @@ def test_a_slot_that_does_not_get_there(
     healed: Cluster, queues: list[DPQ], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While a slot is stuck on its way its calls fail after a while, and have done nothing."""
-    monkeypatch.setattr(cluster_module, "RIDE_OUT_SECONDS", 0.1)
+    monkeypatch.setattr(asking, "RIDE_OUT_SECONDS", 0.1)
     q, elsewhere, _ = queues
     home = healed.master_of(q.queue_name)
     away = healed.master_of(elsewhere.queue_name)

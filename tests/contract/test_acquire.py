@@ -17,6 +17,7 @@ from dpq import (
     RateLimited,
 )
 from dpq.limits import permit as plans
+from dpq.queue import units
 from dpq.script.keys import key_of
 
 TOO_MANY = {"Retry-After": "30"}
@@ -226,14 +227,13 @@ def test_who_has_slept_long_asks_again(live, monkeypatch):
     calls = calls_of(live)
     with live.acquire("g"):
         assert calls["acquire"] == 2
-    real = time.sleep
 
     def closing(seconds: float) -> None:
-        real(seconds)
-        monkeypatch.setattr(time, "sleep", real)
+        time.sleep(seconds)
+        monkeypatch.setattr(units, "pause", time.sleep)
         live.delay_group("g", 30)
 
-    monkeypatch.setattr(time, "sleep", closing)
+    monkeypatch.setattr(units, "pause", closing)
     with pytest.raises(LimitTimeoutError) as raised, live.acquire("g", timeout=5):
         pytest.fail("granted in a closed group")
     assert raised.value.retry_after > 20

@@ -30,10 +30,9 @@ def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
 def hear(q: Any, redis: Redis, callers: int) -> None:
     """Wait until so many callers of a queue object have asked, and are subscribed."""
     inner = getattr(q, "_queue", q)
-    ears = inner._ends._ears
-    wait_until("callers", lambda: sum(map(len, list(ears.values()))) == callers)
+    wait_until("callers", lambda: len(inner._ends._ears) == callers)
     if type(redis) is Redis:
-        wait_until("a subscription", lambda: inner._ends._subscription.channel)
+        wait_until("a subscription", lambda: inner._ends.channel)
 
 
 def popped(q: DPQ[Any]) -> Any:

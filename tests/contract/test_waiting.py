@@ -21,8 +21,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.retry import Retry
 
 from dpq import DPQ, Push, QueueFullError, Task
-from dpq.link import waiter as waiters
-from dpq.link import watches
+from dpq.link import blocks, watches
 from dpq.model import producer
 from dpq.script.keys import key_of
 from dpq.server import Server
@@ -307,8 +306,8 @@ def test_the_looks_of_an_idle_waiter_cost_one_command_each(
 ) -> None:
     """Its block stays for many looks, and a queue that does not exist is not opened each time."""
     monkeypatch.setattr(watches, "RECHECK_SECONDS", 0.1)
-    monkeypatch.setattr(waiters, "RECHECKS_OF_A_BLOCK", 10 * LONG)
-    monkeypatch.setattr(waiters, "SHORT_SECONDS", 0.0)
+    monkeypatch.setattr(blocks, "RECHECKS_OF_A_BLOCK", 10 * LONG)
+    monkeypatch.setattr(blocks, "SHORT_SECONDS", 0.0)
     popped = background(waiting.pop, timeout=LONG)
     wait_for_waiters(redis, 1)
     redis.config_resetstat()

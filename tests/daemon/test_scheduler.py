@@ -342,7 +342,7 @@ def test_no_marker_hides_another(redis: Redis, queue_name: str) -> None:
     first, second = (key_of(f"{queue_name}-{n}", "tick") for n in (1, 2))
     redis.zadd(first, {"a": 0, "b": 0, "c": 0})
     redis.zadd(second, {"w": 0})
-    waiter = listener.Listener(Connections(redis).nodes, [first, second])
+    waiter = listener.Listener(Connections(redis), [first, second])
     woken = [waiter.wait(PATIENCE_S) for _ in range(3)]
     assert [marker.number for marker in woken if marker] == [0, 1, 0]
     waiter.close()

@@ -12,7 +12,7 @@ from redis.exceptions import ResponseError
 from support import wait_for
 
 from dpq import DPQ, Scheduler
-from dpq.link import waiter
+from dpq.link import blocks
 from dpq.scheduler import daemon, upkeep
 from dpq.script.keys import REGISTRY, key_of
 
@@ -64,7 +64,7 @@ def test_at_rest_it_sends_glances(
     redis: Redis, several: list[DPQ[Any]], monkeypatch: pytest.MonkeyPatch, named: bool
 ) -> None:
     """One call looks at all queues; none is stepped, no name is read, and the block stays."""
-    monkeypatch.setattr(waiter, "RECHECKS_OF_A_BLOCK", 1000)
+    monkeypatch.setattr(blocks, "RECHECKS_OF_A_BLOCK", 1000)
     scheduler = Scheduler(redis, [queue.queue_name for queue in several] if named else None)
     with running(scheduler):
         wait_for_rest(redis, scheduler, len(several))

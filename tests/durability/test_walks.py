@@ -119,7 +119,7 @@ def full() -> Iterator[tuple[DPQ[Any], Turn]]:
         now = int(q.redis.time()[0]) * 1000
         for n in range(TASKS):
             pipeline.hset(key_of("full", "limits"), f"group:g{n}", "0|5 1000 1")
-            pipeline.hset(key_of("full", "workers"), f"w{n}", f"{now} {now} 1 1 1\th\tw{n}")
+            pipeline.hset(key_of("full", "workers"), f"w{n}", f"{now} {now} 1 1 1 0.1\th\tw{n}")
         pipeline.execute()
         yield q, turn
 

@@ -313,7 +313,7 @@ unconfirmed | what the client sends counts as confirmed
 | durability/durable::test_what_the_client_sends_is_not_confirmed
 -     return Unconfirmed(reply, durability, reason=reason)
 +     return reply
-_Link._exchange | in asyncio a client without retries sends twice | contract/async
+_Link.exchange | in asyncio a client without retries sends twice | contract/async
 -             if not (self._nodes.sends_once or
 +             if not (not self._nodes or
 _STEERS | a terminal can be steered | unit/shown daemon/cli_shown

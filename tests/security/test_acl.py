@@ -29,8 +29,8 @@ from typer.testing import CliRunner
 
 from dpq import DPQ, Push, TaskState
 from dpq.cli import app
-from dpq.link import waiter, waiter_async
-from dpq.link.script_loading import load_scripts
+from dpq.link import blocks
+from dpq.link.asking import load_scripts
 from dpq.model.errors import NotConfirmedError
 from dpq.script.keys import REGISTRY, REGISTRY_TICK, key_of
 from dpq.server import Server, find_all_binaries
@@ -422,9 +422,9 @@ def test_scripts_that_the_server_has_forgotten(server, redis, login, face, durab
 @pytest.mark.parametrize("more", ["", UNBLOCKS])
 def test_a_wake_up_that_may_be_lost_is_handed_on(login, redis, face, more, monkeypatch):
     """Who has ended a connection without an answer lets another look; none after CLIENT UNBLOCK."""
-    block_command = waiter.block_command
-    for module in (waiter, waiter_async):  # the server does not end the block before
-        monkeypatch.setattr(module, "block_command", lambda keys, _: block_command(keys, 60.0))
+    block_command = blocks.block_command
+    # So the server does not end the block before.
+    monkeypatch.setattr(blocks, "block_command", lambda keys, _: block_command(keys, 60.0))
     stage = login("dpq-consumer", *more.split())
     stage.owner().register()
     with face.queue.from_url(stage.url, stage.name) as q:

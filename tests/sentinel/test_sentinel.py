@@ -24,8 +24,7 @@ from support import PATIENCE_S, SERVERS, wait_for
 from topology import SERVICE, Node, Sentinels
 
 from dpq import DPQ, AsyncDPQ, Scheduler, Task
-from dpq.link import waiter as waiters
-from dpq.link import waiter_async, watches
+from dpq.link import blocks, watches
 from dpq.link.connect import open_url
 from dpq.link.waiter import Waiter
 from dpq.link.waiter_async import AsyncWaiter
@@ -131,9 +130,8 @@ def test_workers_and_scheduler_go_on(
     url = healed.url
     if how == "silent" and not long():  # the same, with less patience
         url += "?socket_timeout=1"
-        monkeypatch.setattr(waiters, "FAILOVER_RECHECK_SECONDS", 0.5)
-        for module in (waiters, waiter_async):
-            monkeypatch.setattr(module, "REPLY_TIMEOUT", 1.0)
+        monkeypatch.setattr(blocks, "FAILOVER_RECHECK_SECONDS", 0.5)
+        monkeypatch.setattr(blocks, "REPLY_TIMEOUT", 1.0)
 
     def handle(task: Task[Any]) -> None:
         handled[task.payload] = time.monotonic()
@@ -233,8 +231,7 @@ def test_a_demoted_master(binary: Binary, queue_name: str) -> None:
 def test_a_waiter_leaves_a_silent_server(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that does not even end a block in time is given up, and found again later."""
     monkeypatch.setattr(watches, "RECHECK_SECONDS", 0.1)
-    for module in (waiters, waiter_async):
-        monkeypatch.setattr(module, "REPLY_TIMEOUT", 0.1)
+    monkeypatch.setattr(blocks, "REPLY_TIMEOUT", 0.1)
     node = Node(find_binary())
     url = f"redis://127.0.0.1:{node.port}?socket_connect_timeout=0.05"
 
@@ -254,7 +251,7 @@ def test_a_waiter_leaves_a_silent_server(monkeypatch: pytest.MonkeyPatch) -> Non
 
     try:
         with DPQ.from_url(url, "q") as q:
-            waiter = Waiter(q._session.connections.nodes, ["m"])
+            waiter = Waiter(q._session.connections, ["m"])
             assert waiter.wait(0.05) is None
             node.stop()
             assert [waiter.wait(0.1) for _ in range(6)] == [None] * 6

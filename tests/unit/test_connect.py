@@ -20,8 +20,9 @@ from redis.exceptions import MovedError, RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq import AsyncDPQ
-from dpq.link.cluster import Node, ask
-from dpq.link.connect import connect, open_url
+from dpq.link.asking import ask
+from dpq.link.cluster import Node
+from dpq.link.connect import open_url
 from dpq.link.connect_async import open_url_async
 from dpq.link.url import (
     CONNECT_TIMEOUT_S,
@@ -301,7 +302,7 @@ def blackhole() -> Iterator[tuple[str, int]]:
 @pytest.mark.parametrize("scheme", ["redis", "rediss"])
 def test_a_port_that_never_answers_is_reported_in_time(silent: socket.socket, scheme: str) -> None:
     """The handshake, TLS included, belongs to connecting: it does not wait the socket timeout."""
-    with connect(f"{scheme}://127.0.0.1:{silent.getsockname()[1]}") as client, reported():
+    with open_url(f"{scheme}://127.0.0.1:{silent.getsockname()[1]}").client as client, reported():
         client.ping()
 
 
@@ -311,7 +312,7 @@ def test_a_unix_socket_that_never_answers_is_reported_in_time() -> None:
         path = Path(directory) / "s"
         s.bind(str(path))
         s.listen(4)
-        with connect(f"unix://{path}") as client, reported():
+        with open_url(f"unix://{path}").client as client, reported():
             client.ping()
 
 
@@ -322,7 +323,7 @@ def test_an_address_that_swallows_packets_is_reported_in_time(
     """All addresses of a name share one bound."""
     entry = (socket.AF_INET, socket.SOCK_STREAM, 6, "", blackhole)
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_: [entry] * addresses)
-    with connect(f"redis://name:{blackhole[1]}") as client, reported():
+    with open_url(f"redis://name:{blackhole[1]}").client as client, reported():
         client.ping()
 
 

@@ -12,8 +12,10 @@ from support import steers
 
 from dpq.cli import _terminal
 from dpq.cli._log import PIPE_BYTES, JsonLines
+from dpq.limits.permit import HeldPermit
 from dpq.model.display import CleanRecords
 from dpq.model.log_fields import FIELDS, fields
+from dpq.queue.lease_renewal import Keeper
 
 EVIL = "\x1b\x9b\x7f\u202e\u2028\u2029\x85\x0b\x0c\x1c\n\r\t\ud800{}\"'\\,é"
 TEXTS = st.text(st.characters() | st.sampled_from(EVIL), max_size=60)
@@ -79,3 +81,14 @@ def test_a_line_for_a_shared_pipe_is_bounded(text: str) -> None:
     assert len(line) < PIPE_BYTES
     assert json.loads(line)["event"] == "died"
     assert len(formatted(JsonLines(), text, text, trace=True)) > PIPE_BYTES
+
+
+def test_the_lost_lease_of_a_permit_is_logged(caplog):
+    """A permit has no attempts; the line about its lost lease does without."""
+    keeper: Any = Keeper(lambda leases: [False] * len(leases), "q")
+    permit: Any = HeldPermit("p", "g", "~p", "g")
+    (lease,) = keeper.hold((permit,), 30.0)
+    keeper.close()
+    keeper._extended({("p", 0): lease}, [False])
+    (record,) = caplog.records
+    assert (record.event, record.group, record.task_id) == ("lease_lost", "g", "p")

@@ -1,28 +1,20 @@
-"""The search of the dashboard: it goes through the states of a queue one after another. No I/O.
+"""Reading for the pages of tasks: a search through all states of a queue, and holders. No I/O."""
 
-`Browser.search` looks at tasks of one state. `find` calls it for each state that is left, within
-the bounds of one request, and says how far it came. The next request goes on from there.
-"""
-
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from dpq.model.filter import Filter
+from dpq.model.reports import LeaseInfo
 from dpq.model.task import Task, TaskState
 from dpq.script.command import Steps
 from dpq.verbs.browse import Browser, Position
+from dpq.verbs.queue import QueueOperations
+from dpq.verbs.workers import lease_info
 
 
 class Search(NamedTuple):
-    """A search, as far as it has come.
-
-    Attributes:
-        states: The states that are left, the current one first.
-        position: The place in the current state.
-        looked: Tasks that were looked at since the search began.
-        found: The number of tasks that passed, by state.
-    """
+    """A search, as far as it has come: the states that are left, and the place in the first."""
 
     states: tuple[TaskState, ...]
     position: Position = None
@@ -31,13 +23,7 @@ class Search(NamedTuple):
 
 
 class Hits(NamedTuple):
-    """The tasks that one request has found.
-
-    Attributes:
-        tasks: The tasks.
-        search: The search after them; without states if nothing is left.
-        left: Tasks that are left in its current state.
-    """
+    """The tasks that one request has found, and the search after them; `left`: in its state."""
 
     tasks: list[Task[Any]]
     search: Search
@@ -65,3 +51,17 @@ def find(browser: Browser, chosen: Filter, search: Search, most: int, look: int)
         del states[0]
         position = None
     return Hits(tasks, Search(tuple(states), position, search.looked + looked, found), left)
+
+
+def holder(queue: QueueOperations[Any], task: Task[Any], now_ms: float) -> Steps[LeaseInfo]:
+    """Read which worker has a running task, by the heartbeats of the queue's workers."""
+    told = yield from queue.told(str(task.token))
+    return lease_info(queue.queue_name, task, now_ms, told)
+
+
+def holders(
+    queue: QueueOperations[Any], tasks: Sequence[Task[Any]], now_ms: float
+) -> Steps[list[LeaseInfo]]:
+    """Read which worker has each of some running tasks."""
+    told = yield from queue.told()
+    return [lease_info(queue.queue_name, task, now_ms, told) for task in tasks]
