@@ -45,8 +45,7 @@ bench: $(VENV)/.test ## measure, as ratios against the raw Redis commands; write
 	$(BIN)/python -m benchmarks --write $(ARGS)
 
 soak: $(VENV)/.test ## an hour (MINUTES=60) of work under kills, failovers and clock steps; writes tests/soak/REPORT.md
-	PYTHONPATH=tests $(BIN)/python -m soak --minutes $(MINUTES) --keep \
-		$(if $(findstring --plant,$(ARGS)),,--out tests/soak/REPORT.md) $(ARGS)
+	PYTHONPATH=tests $(BIN)/python -m soak --minutes $(MINUTES) --keep --out tests/soak/REPORT.md $(ARGS)
 
 test-all: $(VENV)/.test ## every test on every server found, with long searches and many faults
 	$(BIN)/python tests/all_servers.py $(or $(ARGS),-n 3 --dist worksteal)

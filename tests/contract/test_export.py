@@ -194,55 +194,6 @@ def test_settings_limits_and_pause_come_over(make, clock):
     assert other.pop().task.payload == "a"
 
 
-def test_a_running_task_is_ready_with_its_counts(make, clock):
-    """Its lease stays behind: the old token is no proof in the other queue."""
-    q, other = make(), make("b")
-    q.push("a", max_attempts=3)
-    q.fail(q.pop().task, "first", delay=0)
-    held = q.pop().task
-    moved(q, other)
-    task = other.pop().task
-    assert (task.id, task.attempt, task.deliveries, task.last_error) == (held.id, 2, 3, "first")
-    with pytest.raises(Exception, match="token"):
-        other.ack(held)
-
-
-@pytest.mark.parametrize("payloads", ["01", "10"])
-def test_a_group_in_order_is_held_there_too(make, clock, payloads):
-    """The next task of its group still runs after the one that waits for its retry."""
-    q, other = make(), make("b")
-    q.set_limit(group="g", in_order=True)
-    q.push_many([Push(n, 1 - n, group="g") for n in range(2)])
-    q.fail(q.pop().task, "busy", delay=30)
-    head, *lines, end = lines_of(q)
-    tasks = [line for line in lines if line.startswith('{"id"')]
-    tasks = [next(line for line in tasks if f'"payload":{n}}}' in line) for n in payloads]
-    other.import_([head, *(line for line in lines if line not in tasks), *tasks, end])
-    assert other.check() == []
-    assert body_of(lines_of(other)) == body_of([head, *lines, end])
-    assert other.pop().task is None
-    assert other.group("g").reason == "in order"
-    clock.advance(30)
-    met = []
-    while task := other.pop().task:
-        met.append(task.payload)
-        other.ack(task)
-    assert met == [0, 1]
-
-
-def test_later_pushes_come_behind(make):
-    """New tasks of the same priority come after the imported ones, and the totals count neither."""
-    q, other = make(), make("b")
-    for n in range(20):
-        q.push(n)
-    q.pop_many(15)
-    moved(q, other)
-    other.push("new")
-    payloads = [other.pop().task.payload for _ in range(21)]
-    assert payloads == [*range(20), "new"]
-    assert other.stats().pushed == 1
-
-
 def test_again_adds_what_is_gone(make):
     """With `again` an export that was imported before is imported as a whole."""
     q, other = make(), make("b")
@@ -483,12 +434,3 @@ def test_each_part_of_the_storage_is_exported_or_left_out_on_purpose():
     exported = {*OF_TASKS, *seen, "dead", "conf", *SECTIONS} - {"tasks", "seen"}
     assert exported | NOT_EXPORTED.keys() == set(PARTS)
     assert not exported & NOT_EXPORTED.keys()
-
-
-def test_errors_of_an_older_format_are_dropped(make):
-    """Each task had its last errors; the last one stands in `error`, too."""
-    q = make()
-    errors = [{"at_ms": 1, "attempt": 1, "kind": "failed", "worker": "", "text": "a", "frames": []}]
-    line = GOOD | {"payload": 1, "attempts": 1, "error": "a", "errors": errors}
-    assert q.import_(export_of(line)).added == 1
-    assert q.pop().task.last_error == "a"

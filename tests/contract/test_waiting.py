@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +20,6 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.retry import Retry
 
 from dpq import DPQ, Push, QueueFullError, Task
-from dpq.link import waiter as waiters
 from dpq.link import watches
 from dpq.model import producer
 from dpq.script.keys import key_of
@@ -199,19 +197,6 @@ def test_a_timeout_ends_the_wait_and_not_before(waiting: DPQ[Any]) -> None:
     assert waiting.pop_many(5, timeout=0.05) == []
 
 
-def test_no_timeout_waits_until_there_is_a_task(waiting: DPQ[Any], redis: Redis) -> None:
-    """timeout=None ends with a task and in no other way."""
-    found: list[Any] = []
-    thread = threading.Thread(
-        target=lambda: found.append(waiting.pop(timeout=None).task), daemon=True
-    )
-    thread.start()
-    wait_for_waiters(redis, 1)
-    waiting.push("a")
-    thread.join(PATIENCE)
-    assert [task.payload for task in found] == ["a"]
-
-
 @pytest.mark.parametrize("timeout", [0, 0.001])
 def test_nothing_is_never_said_while_something_is_due(
     q: DPQ[Any], clock: Any, timeout: float
@@ -300,28 +285,6 @@ def test_a_waiter_outlives_a_restart_of_the_server(
             assert not popped.done()
             DPQ(redis, queue_name).push("a")
             assert the_task(popped).payload == "a"
-
-
-def test_the_looks_of_an_idle_waiter_cost_one_command_each(
-    waiting: DPQ[Any], redis: Redis, background: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its block stays for many looks, and a queue that does not exist is not opened each time."""
-    monkeypatch.setattr(watches, "RECHECK_SECONDS", 0.1)
-    monkeypatch.setattr(waiters, "RECHECKS_OF_A_BLOCK", 10 * LONG)
-    monkeypatch.setattr(waiters, "SHORT_SECONDS", 0.0)
-    popped = background(waiting.pop, timeout=LONG)
-    wait_for_waiters(redis, 1)
-    redis.config_resetstat()
-
-    def pops() -> int:
-        return int(redis.info("commandstats").get("cmdstat_zpopmin", {"calls": 0})["calls"])
-
-    wait_until("5 looks", lambda: pops() >= 5)
-    stats = redis.info("commandstats")
-    assert stats["cmdstat_evalsha"]["calls"] == stats["cmdstat_zpopmin"]["calls"]
-    assert "cmdstat_bzpopmin" not in stats
-    waiting.push("a")
-    the_task(popped)
 
 
 # Producers that wait for room

@@ -17,7 +17,6 @@ from redis import Redis
 
 from dpq import DPQ, Push, Task
 from dpq.link import watches
-from dpq.script.keys import key_of
 
 SOON = 0.1  # seconds until the next unit
 
@@ -94,18 +93,6 @@ def test_a_waiting_pop_sleeps_until_the_unit(
 
     assert server_seconds(redis) - began >= SOON
     assert len(pops) <= 3  # the second may come a moment too early: the client's timer and rounding
-
-
-def test_the_end_of_a_429(q: DPQ[Any], redis: Redis, waits: Pop) -> None:
-    """What waits for the end of a closing gets the probe at its time."""
-    for scope in ("group", "queue"):
-        fill(q, 1)
-        task = the_task(waits())
-        began = server_seconds(redis)
-        q.rate_limited(task, SOON, scope)  # type: ignore[arg-type]
-        task = the_task(waits())
-        assert server_seconds(redis) - began >= SOON - 0.001  # closings count whole ms
-        q.ack(task)
 
 
 # No herd
@@ -237,18 +224,3 @@ def test_one_that_gives_up_hands_on_its_moment(
         assert server_seconds(redis) >= opens_at
         q.push("one more", group="g")
         assert the_task(other).payload == "one more"
-
-
-@pytest.mark.parametrize("scope", SCOPES)
-def test_one_that_gives_up_leaves_its_moment(
-    q: DPQ[Any], redis: Redis, waits: Pop, scope: str | None
-) -> None:
-    """It stands in the marker then: the next one is told of it, and need not find it itself."""
-    q.set_limit(1, 4.9, group=scope)
-    fill(q, 2)
-    assert q.pop().task is not None
-    popped = server_seconds(redis)
-    assert waits(SOON).result(PATIENCE).task is None
-    left = redis.zscore(key_of(q.queue_name, "wake"), "e")
-    assert left is not None
-    assert left / 1000 < popped + 5

@@ -139,18 +139,6 @@ def test_push_into_a_full_queue(run: Run, q: DPQ) -> None:
     assert q.size() == 130
 
 
-def test_full_lines_carry_pushs_arguments(run: Run, q: DPQ) -> None:
-    """With --full each line names its own arguments, and the options are the defaults."""
-    lines = (
-        '{"payload": 1, "priority": 9007199254740993}\n'
-        '{"payload": 2, "group": "h", "key": "k", "cost": 2}'
-    )
-    result = run("push", "--full", "--priority", 3, "--cost", 5, lines=lines)
-    first, second = (q.get(task_id) for task_id in result.stdout.split())
-    assert (first.priority, first.group, first.cost) == (9007199254740993, None, 5)
-    assert (second.priority, second.group, second.key, second.cost) == (3, "h", "k", 2)
-
-
 @pytest.mark.parametrize(
     ("words", "bad", "reason"),
     [
@@ -707,18 +695,6 @@ def test_a_throw_away_queue_is_told(q: DPQ) -> None:
     assert "ends with this command" in result.stderr
 
 
-def test_peek_pages_on(run: Run, q: DPQ) -> None:
-    """Each full page names the command of the next one."""
-    ids = [q.push(n, priority=-n) for n in range(5)]
-    first = run("peek", "-n", "2", "--json")
-    [after] = re.findall(r"--after=(\S+)", first.stderr)
-    second = run("peek", "-n", "3", f"--after={after}", "--json")
-    seen = [json.loads(line)["id"] for line in (first.stdout + second.stdout).splitlines()]
-    assert seen == ids
-    [after] = re.findall(r"--after=(\S+)", second.stderr)
-    assert "no task is ready" in run("peek", f"--after={after}").stderr
-
-
 def test_export_and_import(run, q, url, name, tmp_path):
     """A queue goes to stdout as lines and comes back from stdin; what was imported is not again."""
     q.push_many([Push(n, n, key=f"k{n}") for n in range(250)])
@@ -824,13 +800,3 @@ def test_a_result_is_waited_for(run: Run, q: DPQ, monkeypatch: pytest.MonkeyPatc
     dead = bury(q, "broken")
     for words in (["--wait"], ["--wait", "0"]):
         assert "is dead (broken)" in run("get", dead, *words, code=1).stderr
-
-
-def test_the_newest_dead_letters_come_first(run: Run, q: DPQ) -> None:
-    """And it says how many more there are."""
-    ids = [bury(q) for _ in range(3)]
-    shown = run("dead", "list", "-n", 2, "--json")
-    assert [json.loads(line)["id"] for line in shown.stdout.splitlines()] == ids[:0:-1]
-    assert "1 more: dpq dead list -n 3" in shown.stderr
-    assert run("dead", "replay", ids[0]).stdout == "1\n"
-    assert run("dead", "replay", "--all").stdout == "2\n"

@@ -23,7 +23,6 @@ import dpq
 from dpq import DPQ, LimitState, QueueStats, known_queues
 from dpq.batch import BatchError, BatchOutcome
 from dpq.batch.reader import ANSWER_TOKENS, DATA_TOKENS, Reader, estimate
-from dpq.batch.results import Results, hash_text
 from dpq.cli import app
 from dpq.cli._run_meter import RunMeter, tell_outcome
 from dpq.cli.run import exit_code
@@ -230,16 +229,6 @@ def test_a_finished_batch_leaves_no_queue(api, run, tmp_path, url, name):
         assert not any(0 < queue.redis.ttl(key) < 10**8 for key in keys_of(marks))
 
 
-def test_a_machine_that_comes_late_sends_nothing(api, run, tmp_path):
-    """Though another one has done all, has all answers in its file, and its queue is gone."""
-    file = write(tmp_path / "asks.jsonl", [body(n) for n in range(3)])
-    host = api()
-    assert run(file, "--url", host.url)[0] == 0
-    _, _, err = run(file, "--url", host.url, "--save", "late.jsonl")
-    assert "3 results are not in late.jsonl" in err
-    assert host.counts["answered"] == 3
-
-
 def test_a_queue_that_was_there_before_stays(api, run, tmp_path, url, name):
     """A batch in a queue of the user's own takes nothing of it, no setting and no limit."""
     file = write(tmp_path / "asks.jsonl", [body(0)])
@@ -417,27 +406,6 @@ def test_it_needs_no_server(api, run, tmp_path):
         assert code == 0, err
     assert (tmp_path / "asks.results.jsonl.queue").is_dir()
     assert host.counts["answered"] == 3
-
-
-@pytest.mark.parametrize("ordered", [False, True])
-def test_tidy_removes_doubles_and_broken_lines(ordered, tmp_path):
-    """At the end each result stands there once, whole; a file that is in order is not touched."""
-    batch = Reader(
-        write(tmp_path / "a.jsonl", [body(n) for n in range(3)]), "http://a.example"
-    ).check()
-    lines = {n: {"line": n, "request": hash_text(batch.hashes[n - 1])} for n in (1, 2, 3)}
-    path = write(tmp_path / "out.jsonl", [lines[3], lines[1], lines[3]])
-    with path.open("ab") as stream:
-        stream.write(b'{"line":2,"requ\n' + json.dumps(lines[2]).encode() + b'\n{"li')
-    made = Results(path, (), batch)
-    made.read()
-    assert made.saved == 3
-    assert made.tidy(ordered=ordered) == 1
-    assert lines_of(path) == ([1, 2, 3] if ordered else [3, 1, 2])
-    inode = path.stat().st_ino
-    assert made.tidy(ordered=ordered) == 0
-    assert path.stat().st_ino == inode
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["a.jsonl", "out.jsonl"]
 
 
 @pytest.mark.parametrize(

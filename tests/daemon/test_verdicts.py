@@ -566,20 +566,6 @@ def test_every_surface_says_the_same(
     assert samples == {state.value: state is verdict.state for state in VerdictState}
 
 
-def test_the_metrics_count_what_is_due_where_it_stands(q: DPQ, clock: Clock) -> None:
-    """So no alert and no autoscaler overlooks it while all handlers are busy, or in a pause."""
-    due_behind_a_slow_limit(q, clock)
-    told = {
-        (sample.name, sample.labels.get("state", sample.labels.get("group"))): sample.value
-        for family in text_string_to_metric_families(Exporter(Named([q])).text().decode())
-        for sample in family.samples
-    }
-    assert told["dpq_tasks", "ready"] == told["dpq_group_waiting", "_other"] == 3
-    assert told["dpq_tasks", "delayed"] == told["dpq_tasks", "invisible"] == 0
-    assert told["dpq_oldest_due_seconds", None] == 1
-    assert told["dpq_drain_seconds", None] == 3 * 3600 - 6
-
-
 def test_a_hang_is_said_before_the_rates_show_it(q: DPQ, clock: Clock) -> None:
     """Rates cover minutes: all handlers can hang while the rates say that tasks end."""
     all_hang(q, clock)

@@ -14,7 +14,6 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-import fakeredis
 import pytest
 from kit.faces import FACES, Face, face_of
 from kit.nodes import alone
@@ -33,11 +32,9 @@ from dpq import (
     DPQ,
     AsyncDPQ,
     ConfigurationError,
-    LeaseLostError,
     NotConfirmedError,
     Push,
     Retry,
-    TaskNotFoundError,
 )
 from dpq.link.cluster import Node as ServerNode
 from dpq.script import durability as durability_module
@@ -274,22 +271,6 @@ def test_the_same_call_again_asks_once_more(
         assert pair.replica.client.hget(f"dpq:{{{queue_name}}}:keys", "k") == ids.encode()
 
 
-def test_an_error_of_the_call_comes_first(
-    pair: Pair, durable: DPQ[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A call that was refused has changed nothing, so there is nothing to confirm."""
-    durable.push("a")
-    task = durable.pop().task
-    durable.cancel(task.id)
-    with replica_away(pair, monkeypatch):
-        with pytest.raises(LeaseLostError):
-            durable.extend(task, 3)
-        with pytest.raises(LeaseLostError):
-            durable.release(task)
-        with pytest.raises(TaskNotFoundError):
-            durable.cancel(task.id)
-
-
 def test_lease_and_worker_go_on(
     pair: Pair,
     face: Face,
@@ -377,15 +358,6 @@ def test_a_worker_that_ends_lets_acks_wait(
 
 
 # What goes wrong on the way
-
-
-def test_a_server_that_forgets_its_scripts(pair: Pair, either: Any) -> None:
-    """A script that the server does not know goes as text, over a connection that then waits."""
-    either.push("first")
-    pair.master.client.script_flush()
-    before = waits(pair)
-    either.push("second")
-    assert waits(pair) == before + 2
 
 
 def cut(pair: Pair) -> None:
@@ -477,26 +449,6 @@ def test_what_the_client_sends_is_not_confirmed(
 
 
 # Who is refused
-
-
-def test_other_clients_are_refused(pair: Pair, queue_name: str) -> None:
-    """Only over redis-py's own clients it is known which connection a command takes."""
-
-    class Other(Redis):
-        pass
-
-    clients: list[Any] = [
-        fakeredis.FakeRedis(),
-        Other.from_url(pair.url),
-        Redis.from_url(pair.url, single_connection_client=True),
-    ]
-    for client in clients:
-        with client, pytest.raises(ConfigurationError, match=r"durability is 'replica'.*Redis"):
-            DPQ(client, queue_name, durability="replica")
-    with pytest.raises(ConfigurationError, match="durability is 'fsync'"):
-        AsyncDPQ(fakeredis.FakeAsyncRedis(), queue_name, durability="fsync")
-    with pytest.raises(ConfigurationError, match="it must be 'async', 'replica' or 'fsync'"):
-        DPQ(clients[0], queue_name, durability="disk")  # type: ignore[arg-type]
 
 
 def test_a_server_without_waitaof_is_refused(place: Path, face: Face, queue_name: str) -> None:

@@ -87,28 +87,6 @@ def test_a_freed_booking_goes_to_the_next_caller(q, clock, probe):
     assert q.check() == []
 
 
-def test_a_freed_booking_calls_the_line(q, clock, redis):
-    """Who stands in the line comes before who asks later."""
-    q.set_limit(1, 1, group="g")
-    booked = [Asker(q) for _ in range(6)]
-    assert [asker.ask().code for asker in booked] == [1] * 6
-    first, second = Asker(q), Asker(q)
-    heard = redis.pubsub(ignore_subscribe_messages=True)
-    heard.subscribe(PREFIX + "here")
-    heard.get_message(timeout=5)
-    first.caller.channel = "here"
-    assert first.ask().code == 0
-    clock.advance(0.001)
-    assert second.ask().code == 0
-    booked[3].give_up()
-    message = heard.get_message(timeout=5)
-    assert message["data"] in (first.caller.id, first.caller.id.encode())
-    assert Asker(q).ask().code == 0
-    assert first.ask().wait == pytest.approx(3, abs=0.005)
-    assert second.ask().code == 0
-    heard.close()
-
-
 def test_no_farther_than_five_seconds(q, clock):
     """Beyond that nothing is charged: the caller comes back when it can book, one after another."""
     q.set_limit(1, 2, group="g")
@@ -207,24 +185,6 @@ def test_one_order_for_tasks_and_callers(q, clock, limit, scope):
     assert [name for _, name in gone] == ["g", "b", "d", "a", "c", "e", "f"]
 
 
-@pytest.mark.parametrize("aging", [0.0, 1.0])
-def test_callers_age_as_tasks_do(q, clock, aging):
-    """With an aging of 1 a second, ten seconds are worth ten of priority."""
-    q = DPQ(q.redis, q.queue_name, aging=aging, clock=clock)
-    q.set_limit(concurrency=1, group="g")
-    holder, old, new = Asker(q), Asker(q), Asker(q, priority=5)
-    holder.ask()
-    assert old.ask().code == 2
-    for _ in range(8):
-        clock.advance(1.2)
-        assert old.ask().code == 2
-    assert new.ask().code == 2
-    holder.end()
-    first, second = (old, new) if aging else (new, old)
-    assert second.ask().code == 2
-    assert first.ask().code == 1
-
-
 def test_a_booking_is_of_one_period(q, clock):
     """None goes beyond the end of a quota's period, in which it would not count."""
     q.set_limit([RateLimit(1, 2, slack=0), Quota(100, "hour")], group="g")
@@ -237,17 +197,6 @@ def test_a_booking_is_of_one_period(q, clock):
     assert late.ask()[:2] == (1, pytest.approx(1, abs=0.01))
     clock.advance(1)
     assert q.group("g").quotas[0].left == 99
-
-
-def test_a_booking_that_is_closed_gives_its_lease_back(q, clock):
-    """The caller stands in the line again, and holds nothing meanwhile."""
-    q.set_limit(1, 2, concurrency=2, group="g")
-    first, second = Asker(q), Asker(q)
-    assert [each.ask().wait for each in (first, second)] == [0, 2]
-    q.delay_group("g", 10)
-    clock.advance(2)
-    assert second.ask()[:2] == (0, 8)
-    assert q.group("g").in_flight == 1
 
 
 def test_a_free_lease_waits_for_the_first_caller(q, clock):
@@ -333,40 +282,6 @@ def test_a_call_is_a_message(q, clock, redis):
     assert message["data"] in (first.caller.id, first.caller.id.encode())
     assert heard.get_message() is None
     heard.close()
-
-
-def test_a_lost_reply_costs_no_turn(q, clock):
-    """A caller that asks twice stands in the line twice for seconds, and goes once."""
-    q.set_limit(concurrency=1, group="g")
-    holder, first, second = Asker(q), Asker(q), Asker(q)
-    holder.ask()
-    first.ask()
-    first.caller.place = ""
-    clock.advance(0.001)
-    first.ask()
-    clock.advance(0.001)
-    second.ask()
-    holder.end()
-    assert first.ask().code == 2
-    clock.advance(1.001)
-    assert first.ask().code == 1
-
-
-def test_callers_go_on_where_nobody_pops(q, clock):
-    """Tasks that nobody takes cost the callers little."""
-    q.set_limit(10, 1, group="g")
-    fill(q, 5)
-    permits, waiting = 0, [(clock(), Asker(q)) for _ in range(8)]
-    end = clock() + 30_000
-    while clock() < end:
-        for n, (at, asker) in enumerate(waiting):
-            if at <= clock():
-                if asker.caller.granted:
-                    permits += 1
-                    asker = Asker(q)
-                waiting[n] = (clock() + asker.ask().wait * 1000, asker)
-        clock.advance(0.005)
-    assert permits > 270
 
 
 def test_a_full_group(q, clock):

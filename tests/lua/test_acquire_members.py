@@ -78,23 +78,6 @@ def test_a_line_of_a_member_is_served_in_order(q, clock):
     assert q.check() == []
 
 
-def test_a_caller_of_a_member_comes_before_lesser_tasks(q, clock):
-    """The lease of its member is kept for it; the tasks go on when it has its permit."""
-    q.set_limit(concurrency=2, group="g", members=["a"])
-    out = [Asker(q, member="a") for _ in range(2)]
-    for asker in out:
-        asker.ask()
-    waits = Asker(q, member="a", priority=5)
-    assert waits.ask().code == 2
-    fill(q, 2)
-    out[0].end()
-    assert payloads(q) == []
-    assert waits.ask().code == 1
-    out[1].end()
-    assert payloads(q) == [0]
-    assert q.check() == []
-
-
 def test_a_member_that_the_pool_lacks(q, clock: Clock):
     """It is refused at once, with the names that are there; nothing is charged."""
     q.set_limit(1, 60, group="g", members=["key-a", "key-b"])

@@ -78,23 +78,6 @@ def test_halved(q, clock, learn, scope):
     assert seen == [8, 4, 2, 2, 2]
 
 
-def test_scope_of_the_429(q, clock, learn):
-    """A 429 of the queue leaves the group's rate alone, one of the group the queue's.
-
-    One of a task alone teaches nothing.
-    """
-    learn(16)
-    learn(16, scope=None)
-    hit(q, 1, "queue")
-    assert (rate(q), rate(q, None)) == (16, 8)
-    clock.advance(1)
-    hit(q, 1, "group")
-    assert (rate(q), rate(q, None)) == (8, 8)
-    clock.advance(1)
-    hit(q, 1, "task")
-    assert (rate(q), rate(q, None)) == (8, 8)
-
-
 def test_once_in_a_closing(q, clock, learn):
     """All that was under way when the limit was hit halves it once, however many 429s come."""
     learn(16)

@@ -8,7 +8,6 @@ from redis.exceptions import ResponseError
 
 from dpq import DPQ
 from dpq.script.command import same
-from dpq.testing import Clock
 
 LONG = "x" * 201
 
@@ -103,23 +102,3 @@ def test_options(q: DPQ[Any], option: dict[str, Any], wrong: str, rule: str) -> 
         call(q, "push", "good", spec(), b"1", "a", options, b"1")
     assert (q.size(), q.stats().pushed) == (1, 1)
     assert not q.check()
-
-
-def test_pushed_by_others(q: DPQ[Any], clock: Clock) -> None:
-    """What keeps to the bounds is a task: plain, with a long payload of any bytes, and full."""
-    long = b'"' + b"\\n\\t " * 1000 + b'"'
-    name = "g" * 200
-    q.push("before")
-    q.ack(q.pop().task)
-    score, body = "-7", f"2 7\t{name}\n".encode() + long
-    call(q, "push", "a", score, body, "b", *plain(), "c", spec(name, "k"), long)
-    assert not q.check()
-    tasks = q.pop_many(9)
-    assert [task.id for task in tasks] == ["a", "b", "c"]
-    assert (tasks[0].group, tasks[0].priority, tasks[0].max_attempts) == (name, 7, 2)
-    assert [task.payload for task in tasks] == ["\n\t " * 1000, 1, "\n\t " * 1000]
-    for task in tasks:
-        q.fail(task, "no", delay=0)
-    assert not q.check()
-    q.ack_many(q.pop_many(9))
-    assert q.size() == 0

@@ -100,19 +100,6 @@ def test_better_newcomer_replaces_the_head(q, probe, group):
     assert probe.drain() == ["better", "g0", "equal", "g1", "g2", "g3", "g4"]
 
 
-def test_groups_are_exact_among_each_other(q, probe):
-    """With heads only in ready, the order over many groups is that of one queue."""
-    rng = random.Random(7)
-    expected = []
-    for i in range(60):
-        priority = rng.randrange(10)
-        q.push(i, priority=priority, group=rng.choice(["a", "b", "c", None]))
-        expected.append((-priority, i))
-    assert probe.drain() == [i for _, i in sorted(expected)]
-    tasks = [q.push(i, group="a") for i in range(3)]
-    assert [task.id for task in q.pop_many(10)] == tasks
-
-
 ODD = [
     *(0, -0.0, 1, -1, 0.5, -0.5, 0.1, 1e300, -1e300, 5e-324, -5e-324, 2.2250738585072014e-308),
     *(math.pi, -math.pi, 1.7976931348623157e308, -1.7976931348623157e308, 1023, 1024, 1025),

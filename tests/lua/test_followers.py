@@ -149,28 +149,3 @@ def test_refused(q, probe):
         refused = probe.call("push", "", "a", spec, "1", "b", '{"priority":"0"}', "2")
         assert refused == [-12, 1, own.encode()]
     assert probe.stored() == before
-
-
-@pytest.mark.parametrize("how", ["cancel", "purge"])
-def test_removed(q, probe, how):
-    """A task that is removed while it waits leaves nothing behind."""
-    first = q.push("first")
-    late = q.push("late", after=[first])
-    if how == "cancel":
-        q.cancel(late)
-    else:
-        q.purge("delayed")
-    assert (probe.count("followers"), probe.drain()) == (0, ["first"])
-
-
-def test_lost_reply(q, clock, probe):
-    """A push that is sent twice adds one task, which waits once."""
-    first = q.push("first")
-    spec = json.dumps({"priority": "0", "after": [first]})
-    for _ in range(2):
-        assert probe.call("push", clock(), "late", spec, "1")[0] == 0
-    assert (waits_for(q, "late"), probe.count("followers")) == ([first], 1)
-    task = probe.pop()
-    for _ in range(2):
-        probe.call("ack", clock(), task.id, task.token)
-    assert probe.drain() == [1]

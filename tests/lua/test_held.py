@@ -2,14 +2,8 @@
 
 from datetime import UTC, datetime
 
-import pytest
-
-from dpq import LeaseInfo, Push
+from dpq import LeaseInfo
 from dpq.verbs.workers import MOST_NAMED, Doing
-
-
-def q_pushes(count):
-    return [Push(n) for n in range(count)]
 
 
 def beat(q, worker, *tasks, name=None, running=0, longest_ms=None, longest_task=None):
@@ -71,21 +65,6 @@ def test_the_longest_held_first(q, clock):
     assert [lease.worker for lease in q.held(worker="w1")] == ["w1"]
     assert [lease.worker for lease in q.held(older_than=15)] == ["w0", "w1"]
     assert q.held(worker="w2", older_than=15) == q.held(worker="nobody") == q.held(0) == []
-
-
-@pytest.mark.many_calls
-def test_many_leases_come_in_pages(q, probe):
-    """Hundreds come in bounded pages, each once."""
-    q.push_many(q_pushes(1500))
-    popped = {task.id for _ in range(3) for task in q.pop_many(500)}
-    pages, cursor = 0, b"0"
-    while pages == 0 or cursor != b"0":
-        cursor, _, *page = probe.call("held", "", cursor)
-        assert len(page) // 3 <= 750
-        pages += 1
-    assert pages > 1
-    held = q.held(5000)
-    assert ({lease.id for lease in held}, len(held)) == (popped, 1500)
 
 
 def test_release_held(q):

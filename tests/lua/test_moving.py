@@ -51,24 +51,6 @@ def test_at_whatever_speed(q: DPQ[Any], clock: Any, scope: str | None) -> None:
     assert len(payloads(q)) == 10
 
 
-def test_beside_other_windows(q: DPQ[Any], clock: Any) -> None:
-    """Each of several windows holds, even ones too, and each charges what it counts."""
-    even = RateLimit(5, 1, burst=3, slack=0)
-    q.set_limit([even, TEN, RateLimit(12, 90, moving=True, slack=0), TOKENS], group="g")
-    fill(q, 40, cost={"tokens": 90})
-    assert len(payloads(q)) == 3
-    clock.advance(30)
-    assert len(payloads(q)) == 3
-    clock.advance(1)
-    assert len(payloads(q)) == 3
-    clock.advance(1)
-    assert len(payloads(q)) == 1, "the ten of a minute"
-    assert q.group("g").units_left == (2.0, 0.0, 100.0, 2.0)
-    clock.advance(28.001)
-    assert len(payloads(q)) == 2, "the twelve of 90 s"
-    assert q.group("g").granted == (12, 12, 1080, 12)
-
-
 @pytest.mark.parametrize("scope", SCOPES)
 def test_a_reserve(q: DPQ[Any], clock: Any, scope: str | None) -> None:
     """Tasks of a lower priority leave the reserved units, also when all units come back."""
@@ -140,22 +122,6 @@ def test_what_was_spent_replaces_what_was_reserved(
     assert payloads(q) == ["next"]
 
 
-@pytest.mark.parametrize("spent", [0, 5000])
-def test_a_delivery_that_has_left_changes_nothing(q: DPQ[Any], clock: Any, spent: int) -> None:
-    """What it has spent counts at the moment of its grant, which no window holds any more."""
-    q.set_limit([TOKENS], group="g")
-    q.push("old", group="g", cost={"tokens": 900})
-    old = take(q)
-    clock.advance(60.001)
-    q.push("new", group="g", cost={"tokens": 600})
-    take(q)
-    q.spent(old, tokens=spent)
-    assert left(q) == 400
-    q.push("other", group="g", cost={"tokens": 1})
-    q.ack(old)
-    assert left(q) == 400
-
-
 def test_another_rate_counts_what_was_granted(q: DPQ[Any], clock: Any) -> None:
     """In a window of the same length, exactly; an even window is another one."""
     q.set_limit([TEN], group="g")
@@ -223,20 +189,6 @@ def test_permits_and_tasks(q: DPQ[Any], clock: Any, redis: Redis) -> None:
     clock.advance(2.001)
     assert payloads(q) == [0], "three are booked"
     assert slots(gate(q, redis)) <= 3
-
-
-def test_after_a_429(q: DPQ[Any], clock: Any) -> None:
-    """The probe goes alone; when it is done, all that the window has left goes at once."""
-    q.set_limit([TEN], group="g")
-    fill(q, 30)
-    first = [take(q) for _ in range(4)]
-    q.rate_limited(first[0], 20)
-    assert payloads(q) == []
-    clock.advance(20)
-    probe = take(q)
-    assert q.pop().task is None, "it tells whether the host is open"
-    q.ack(probe)
-    assert len(payloads(q)) == 5, "four and the probe are in the window"
 
 
 @pytest.mark.parametrize("back", [0.001, 1, 3600])

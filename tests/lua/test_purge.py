@@ -49,14 +49,6 @@ def test_everything(q, probe):
     assert q.stats().pushed == 15
 
 
-def test_groups(q, probe):
-    """All tasks of groups go, heads and waiting ones, and nothing of the groups is left."""
-    for i in range(9):
-        q.push(i, group="abc"[i % 3])
-    assert q.purge() == 9
-    assert not {"ready", "waiting", "groups"} & set(probe.stored())
-
-
 def test_heads_only(q, probe):
     """When the ready ones are purged, the best waiting task of each group becomes ready."""
     for i in range(6):

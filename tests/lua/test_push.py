@@ -1,7 +1,5 @@
 """push: add tasks, all or none, ready or delayed."""
 
-import random
-
 import pytest
 from kit.moments import task_after
 
@@ -91,19 +89,6 @@ def test_batch_is_atomic(q, probe, refused):
     with pytest.raises(errors[refused], match=holder):
         q.push_many([*pushes, bad[refused], *pushes])
     assert probe.stored() == before
-
-
-@pytest.mark.many_calls
-def test_in_all_groups(q, probe):
-    """A batch of tasks in many groups has the same order as single pushes."""
-    rng = random.Random(3)
-    pushes = [
-        Push(payload=i, priority=rng.randrange(4), group=rng.choice(["a", "b", None]))
-        for i in range(80)
-    ]
-    q.push_many(pushes)
-    best_first = sorted(pushes, key=lambda push: (-push.priority, push.payload))
-    assert probe.drain() == [push.payload for push in best_first]
 
 
 # Keys
@@ -222,16 +207,6 @@ def test_raise_priority(q, clock, probe, state):
     before = q.get(holder)
     q.push("new", 9, 77, key="k", group="g", on_duplicate="raise_priority", max_attempts=9)
     assert q.get(holder) == before.model_copy(update={"priority": 9})
-
-
-@pytest.mark.parametrize("state", STATES)
-@pytest.mark.parametrize("priority", [5, 4])
-def test_raise_priority_not(q, clock, probe, state, priority):
-    """A lower or equal priority changes nothing."""
-    hold(q, clock, state)
-    before = probe.stored()
-    q.push("new", priority, key="k", group="g", on_duplicate="raise_priority")
-    assert probe.stored() == before
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kit.limits import SCOPES, fill, payloads, take
 from kit.periods import after, begin_of, first_moment, ms_of
 
-from dpq import Push, Quota, RateLimit, Reserve
+from dpq import Push, Quota, Reserve
 
 
 def at(clock, *date, zone="UTC"):
@@ -79,28 +79,6 @@ def test_periods_are_those_of_the_calendar(q, clock, zone, period, moment, later
     assert quota(q)[1].timestamp() == end
 
 
-@pytest.mark.parametrize(
-    ("before", "now"),
-    [
-        ((2028, 1, 31, 23, 59), (2028, 2, 29, 0, 0)),
-        ((2028, 2, 29, 23, 59), (2028, 3, 1, 0, 0)),
-        ((2027, 2, 28, 23, 59), (2027, 3, 1, 0, 0)),
-        ((2027, 12, 31, 23, 59), (2028, 1, 1, 0, 0)),
-        ((2028, 4, 30, 23, 59), (2028, 5, 31, 23, 59)),
-    ],
-)
-def test_months_have_their_days(q, clock, before, now):
-    """What was spent in a month is there again in the next, and not again in it."""
-    at(clock, *before)
-    q.set_limit(Quota(2, "month"), group="g")
-    fill(q, 9)
-    assert payloads(q) == [0, 1]
-    at(clock, *now)
-    assert payloads(q) == [2, 3]
-    clock.advance(60 if now[3] == 0 else 59)
-    assert payloads(q) == []
-
-
 # A day on which clocks change
 
 
@@ -141,21 +119,6 @@ def test_a_day_when_clocks_change(q, clock, date, hours, spread):
 
 
 # Counting
-
-
-def test_windows_and_quotas_agree(q, clock):
-    """Both hold, and neither is charged when the other refuses."""
-    at(clock, 2026, 3, 2, 12)
-    q.set_limit([RateLimit(60, 60, 2), Quota(3, "hour")], group="g")
-    q.set_limit(Quota(100, "month"))
-    fill(q, 9)
-    assert payloads(q) == [0, 1]
-    assert (quota(q)[0], quota(q, None)[0]) == (1, 98)
-    clock.advance(1)
-    assert payloads(q) == [2]
-    clock.advance(600)
-    assert payloads(q) == []
-    assert (q.group("g").units_left, quota(q)[0], quota(q, None)[0]) == ((2,), 0, 97)
 
 
 def test_a_reserve(q, clock):
@@ -212,39 +175,7 @@ def test_refunds_are_exact(q, clock):
     assert q.group("g").quotas[0].left == 10
 
 
-def test_no_refund_of_another_period(q, clock):
-    """What was granted yesterday is not given back to today, nor charged to it."""
-    at(clock, 2026, 3, 2, 23, 59)
-    q.set_limit(Quota(10, "day", unit="t"), group="g")
-    q.push_many(Push(n, group="g", cost={"t": 4}) for n in range(9))
-    yesterday, before = take(q), take(q)
-    clock.advance(60)
-    today = take(q)
-    assert q.spent(yesterday, t=0)
-    assert q.spent(before, t=9)
-    assert q.group("g").quotas[0].left == 6
-    assert q.spent(today, 3)
-    assert q.group("g").quotas[0].left == 6
-    assert q.spent(today, t=0)
-    assert q.group("g").quotas[0].left == 10
-
-
 # Changes
-
-
-def test_other_rules_keep_the_count(q, clock):
-    """Of the same period and unit; another zone ends the period at its own midnight."""
-    at(clock, 2026, 3, 2, 1)
-    q.set_limit(Quota(3, "day"), group="g")
-    fill(q, 20)
-    assert payloads(q) == [0, 1, 2]
-    q.set_limit([Quota(5, "day"), Quota(50, "week")], group="g")
-    assert payloads(q) == [3, 4]
-    q.set_limit(Quota(6, "day", "America/Los_Angeles"), group="g")
-    assert quota(q) == (1, datetime(2026, 3, 2, 8, tzinfo=UTC))
-    assert payloads(q) == [5]
-    clock.advance(7 * 3600)
-    assert payloads(q) == [6, 7, 8, 9, 10, 11]
 
 
 def test_the_clock_is_set_back(q, clock):

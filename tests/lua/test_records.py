@@ -266,31 +266,6 @@ PRIORITIES = [
 ]
 
 
-@pytest.mark.parametrize("priority", PRIORITIES, ids=str)
-@pytest.mark.parametrize("group", ["g"])
-def test_priorities(q, probe, priority, group):
-    """Each is kept, through all that rewrites its record, and stands where it belongs."""
-    try:
-        task_id = q.push("x", priority=priority, group=group)
-    except (TypeError, ValueError):
-        assert isinstance(priority, bool | Decimal)
-        return
-    kept = q.get(task_id).priority
-    assert kept == priority
-    for _ in range(2):
-        task = probe.pop()
-        assert task.priority == kept
-        q.fail(task, "e", delay=0)
-        assert (q.get(task_id).priority, q.check()) == (kept, [])
-        q.update(task_id, priority=3)
-        assert q.get(task_id).priority == 3
-        q.update(task_id, priority=kept)
-        assert (q.get(task_id).priority, q.check()) == (kept, [])
-    q.push("above", priority=1.5e308, group=group)
-    q.push("below", priority=-1.5e308, group=group)
-    assert probe.drain() == ["above", "x", "below"]
-
-
 # A queue that keeps all payloads apart
 
 PUSHED: dict[str, dict[str, Any]] = {

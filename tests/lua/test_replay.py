@@ -2,8 +2,6 @@
 
 import pytest
 
-from dpq import LeaseLostError
-
 
 def bury(q, clock, *payloads, **options):
     """Dead tasks with these payloads, the first the longest dead: their ids."""
@@ -61,22 +59,6 @@ def test_rate(q, clock, probe, rate):
     assert [task.id for task in q.peek()] == ids[:1]
     dues = [task.visible_until.timestamp() * 1000 - clock.ms for task in q.peek(9, "delayed")]
     assert dues == [int((i + 1) * 1000 / rate) for i in range(4)]
-
-
-@pytest.mark.parametrize("verb", ["bury", "fail"])
-def test_settled_stays_settled(q, probe, verb):
-    """Of the delivery that ended in death the same verb again changes nothing after a replay."""
-    q.push("x", max_attempts=1)
-    task = probe.pop()
-    getattr(q, verb)(task, "r")
-    q.dead.replay()
-    before = probe.stored()
-    getattr(q, verb)(task, "r")
-    for other in (q.release, q.set_visibility, q.extend):
-        with pytest.raises(LeaseLostError):
-            other(task, 1)
-    assert probe.stored() == before
-    assert q.ack(task) is True  # the work was done all the same
 
 
 def by_hand(q):

@@ -74,15 +74,6 @@ def test_what_needs_no_room(q, probe, clock):
     assert q.size() == 3
 
 
-def test_a_repeated_push_of_the_client_needs_no_room(q, probe):
-    """A push whose reply was lost finds its task, also in a queue that it has filled."""
-    q.set_bounds(max_tasks=1)
-    args = ("", "id", "0", b" 0\t\n1")
-    assert probe.call("push", *args) == [0]
-    assert probe.call("push", *args) == [0]
-    assert probe.call("push_plain", "", "other", *args[2:]) == [-5]
-
-
 def test_a_full_group_takes_nothing(q, probe):
     """`max_waiting` counts the due tasks of a group that no consumer has: its head, and behind."""
     q.set_bounds(max_waiting=2)
@@ -114,14 +105,6 @@ def test_the_worst_task_of_a_full_group_is_dropped(q, probe):
     q.push_many([Push("a", 9, group="g"), Push("b", group="g"), Push("c", 8, group="g")])
     assert q.stats().dead == 5
     assert probe.drain() == ["a", "c"]
-
-
-def test_a_push_does_not_pay_for_tasks_that_came_back(q, probe):
-    """A push into a group that is far above its bound drops as many tasks as it brings."""
-    q.push_many(Push(i, group="g") for i in range(9))
-    q.set_bounds(max_waiting=2, when_full="drop_worst")
-    q.push("x", 5, group="g")
-    assert (q.stats().dead, q.size()) == (1, 9)
 
 
 def test_bounds_are_set_anew(q):

@@ -52,22 +52,6 @@ def test_pushed_anew(q, probe, how):
     assert probe.drain() == ["again"]
 
 
-def test_other_ends(q, probe):
-    """Cancel, purge and a dropped dead letter leave no seen key; a dead letter has its key."""
-
-    def push():
-        return q.push("x", key="k", unique_for=99)
-
-    q.cancel(push())
-    push()
-    q.purge("ready")
-    task_id = push()
-    q.bury(probe.pop(), "no")
-    assert push() == task_id
-    q.dead.purge()
-    assert push() != task_id
-
-
 def test_forget(q, probe):
     """A forgotten key is free; the key of a stored task is not forgotten."""
     old = seen(q)

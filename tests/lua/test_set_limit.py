@@ -294,35 +294,6 @@ def test_what_was_learned_is_forgotten(q, clock, scope):
     assert state().units_left[1] == 900
 
 
-def test_a_reset_keeps_closings_and_leases(q, clock):
-    """They are no units: whoever opens a group says so."""
-    q.set_limit(10, 1, group="g", concurrency=2)
-    fill(q, 9)
-    assert payloads(q) == [0]
-    q.delay_group("g", 60)
-    reset(q, "g", 10, 1, concurrency=2)
-    assert payloads(q) == []
-    q.delay_group("g", 0)
-    assert payloads(q) == [1]
-    clock.advance(1)
-    assert payloads(q) == []  # two are out
-
-
-def test_what_was_spent_before_a_reset_gives_nothing_back(q, clock):
-    """Its units count no more, so there is nothing to give back."""
-    for limit in (RateLimit(9, 60, 9, unit="t"), RateLimit(9, 60, unit="t", moving=True)):
-        q.set_limit([limit], group="g")
-        q.push("before", group="g", cost={"t": 9})
-        before = take(q)
-        reset(q, "g", [limit])
-        q.push("after", group="g", cost={"t": 9})
-        assert take(q).payload == "after"
-        q.ack(before, cost={"t": 0})
-        q.push("late", group="g", cost={"t": 9})
-        assert payloads(q) == []
-        q.purge()
-
-
 @pytest.mark.parametrize("field", ["queue", "group:g", "groups"])
 def test_a_reset_that_is_sent_again_resets_once(q, probe, clock, field):
     """What was granted between the two calls counts, however long the first answer took."""

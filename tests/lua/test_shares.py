@@ -38,15 +38,6 @@ def text(value: bytes | str) -> str:
     return value if isinstance(value, str) else value.decode()
 
 
-@pytest.mark.parametrize("one_by_one", [True, False])
-def test_costs_of_one_and_ten(fair, one_by_one):
-    """Two groups spend the same: one task of 10 units for ten of 1 unit."""
-    fill(fair, "a", 20, 10)
-    fill(fair, "b", 100, 1)
-    assert order(fair, 44, one_by_one) == ("a" + "b" * 10) * 4
-    assert fair.check() == []
-
-
 def test_requests(q, clock):
     """Without the name of a unit, requests count; a task that costs none counts as one."""
     fair: DPQ[Any] = DPQ(q.redis, q.queue_name, fairness="units", clock=clock)
@@ -165,55 +156,6 @@ def test_priorities_come_first(fair):
     served = order(fair, 8)
     assert served[0] == "b"
     assert served.count("a") in (3, 4)
-
-
-def test_tasks_without_a_group(fair):
-    """They come before all groups of their priority, first in, first out; groups keep turns."""
-    fill(fair, "a", 4, 10)
-    fill(fair, "b", 4, 10)
-    assert order(fair, 2) == "ab"
-    fill(fair, None, 3, 10)
-    fair.push("plain")
-    fill(fair, "c", 2, 10)
-    served = order(fair, 20)
-    assert served[:4] == "----"
-    assert sorted(served[4:7]) == sorted(served[7:10]) == ["a", "b", "c"]
-
-
-@pytest.mark.parametrize("count", [3, 30])
-def test_newcomers_behind_tasks_without_a_group(fair, count):
-    """A newcomer finds the first head behind any number of other tasks, and none of another
-    priority.
-    """
-    fill(fair, "a", 20, 10)
-    fill(fair, "worse", 20, 10, priority=-1)
-    assert order(fair, 10) == "a" * 10
-    fill(fair, None, count, 1)
-    fill(fair, None, count // 2, 1, priority=1)
-    fill(fair, "b", 10, 10)
-    assert Counter(order(fair, count + count // 2 + 10)) == {
-        "-": count + count // 2,
-        "a": 5,
-        "b": 5,
-    }
-
-
-def test_take_one_by_its_id(fair):
-    """A task that is taken out of turn is charged, too, and its group moves back."""
-    fill(fair, "a", 1, 1)
-    wanted = fair.push("wanted", group="a", cost={"tokens": 50})
-    fill(fair, "b", 99, 10)
-    assert fair.pop(id=wanted).task.payload == "wanted"
-    assert order(fair, 6) == "bbbbba"
-    assert fair.check() == []
-
-
-def test_a_lost_reply_is_charged_once_more(fair):
-    """A pop whose reply is lost has leased a task, so its group has spent that."""
-    fill(fair, "a", 9, 10)
-    fill(fair, "b", 9, 10)
-    take(fair)  # nobody holds it
-    assert order(fair, 3) == "bab"
 
 
 def test_nothing_stays_behind(fair):

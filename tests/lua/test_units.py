@@ -1,7 +1,5 @@
 """Limits of several units: tokens beside requests, and what a task takes of each."""
 
-from collections import deque
-
 import pytest
 from kit.limits import LONG, SCOPES, payloads
 
@@ -52,26 +50,6 @@ def test_what_a_task_does_not_take_holds_it_up_no_longer(q, clock):
     )
     assert payloads(q) == ["all", "none", "no request"]
     assert left(q, None) == (7, 0)
-
-
-@pytest.mark.parametrize("scope", SCOPES)
-def test_never_above_the_bound(q, clock, scope):
-    """In no window of a minute more than rate + burst - 1 of any unit, whatever tasks take."""
-    windows = [RateLimit(7, 10, 3), RateLimit(90, 10, 40, unit="t"), RateLimit(50, 10, 9, unit="u")]
-    q.set_limit(windows, group=scope)
-    granted: deque[tuple[float, dict[str, int]]] = deque()
-    costs = [{"t": n * 7 % 41, "u": n * 5 % 12, "": n % 3} for n in range(300)]
-    q.push_many(Push(n, n * 13 % 7, group="g", cost=costs[n]) for n in range(300))
-    for _ in range(600):
-        clock.advance(0.25)
-        granted += ((clock.ms, costs[task.payload]) for task in q.pop_many(50, visibility=LONG))
-        while granted and granted[0][0] <= clock.ms - 10_000:
-            granted.popleft()
-        for window in windows:
-            used = sum(min(cost[window.unit], 200) for _, cost in granted)
-            assert used <= window.rate + window.burst - 1
-    assert q.stats().invisible > 60
-    assert q.check() == []
 
 
 @pytest.mark.parametrize("text", ["0|5 1000T 2", "0|5 1000to-ken 2", "0|5 tokens 2", "0|5 1000  2"])

@@ -4,7 +4,6 @@ from given_server import Given
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 from limit_machine import machine_on
-from pool_machine import pools_on
 from redis import Redis
 
 from dpq.server import Server
@@ -23,14 +22,5 @@ def test_recurring_tasks_agree_with_the_model(first_server: Server, queue_name: 
     with Redis.from_url(first_server.url) as redis:
         run_state_machine_as_test(
             machine_on(redis, queue_name, **always),
-            settings=settings(max_examples=settings().max_examples // 2),
-        )
-
-
-def test_a_pool_agrees_with_its_model(first_server: Server, queue_name: str) -> None:
-    """Each task runs as the member that was granted least recently, each when it may."""
-    with Redis.from_url(first_server.url) as redis:
-        run_state_machine_as_test(
-            pools_on(redis, queue_name),
             settings=settings(max_examples=settings().max_examples // 2),
         )

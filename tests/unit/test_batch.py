@@ -174,17 +174,6 @@ def tidied(batch: Batch, saved: Path) -> bytes:
     return answer(batch, 1) + answer(batch, 2)
 
 
-@pytest.mark.parametrize("mode", [0o600, 0o640, 0o664])
-def test_a_rewritten_file_keeps_its_mode(mode: int, batch: Batch, saved: Path) -> None:
-    """Who could not read the results before cannot read them afterwards."""
-    saved.touch()
-    saved.chmod(mode)
-    wanted = tidied(batch, saved)
-    assert saved.read_bytes() == wanted
-    assert saved.stat().st_mode & 0o7777 == mode
-    assert sorted(each.name for each in saved.parent.iterdir()) == ["answers.jsonl", "asks.jsonl"]
-
-
 def test_a_planted_link_is_not_followed(batch: Batch, saved: Path, tmp_path: Path) -> None:
     """A link, or a file, that stands where the new text is written is replaced; what it points to
     stays. A link that the user has named as the file of results stays one."""

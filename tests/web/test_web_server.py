@@ -196,14 +196,3 @@ def test_a_server_that_is_away(
         gone.setattr("dpq.link.session.Session.send_all", refuse)
         assert "does not answer" in look.page(page, 503)
     assert look.page(page)
-
-
-def test_leases_are_given_back_by_those_who_may(dashboard: Open, q: DPQ, path: str) -> None:
-    """An application refuses it like any other action, and no page offers it then."""
-    leased(q, 2)
-    browser = dashboard(write=True, allow=lambda request, action, queue: action != "release")
-    assert "<button>Give" not in browser.page(f"{path}/workers")
-    for sure in ({}, {"sure": 1}):
-        browser.submit(f"{path}/workers/w1/release", 403, **sure)
-    browser.call(f"/queues{path[2:]}/workers/w1:release", status=403)
-    assert q.stats().invisible == 3
