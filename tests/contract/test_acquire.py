@@ -162,17 +162,6 @@ def test_a_permit_is_renewed(live):
         pass
 
 
-def test_a_dead_caller(live):
-    """A permit that nobody ends comes back by itself."""
-    live.set_limit(concurrency=1, group="g")
-    dead = live.acquire("g", lease=0.2)
-    permit = dead.__enter__()
-    live._leases.let_go(permit._held)
-    permit._held = None
-    with live.acquire("g", timeout=60):
-        pass
-
-
 @pytest.mark.parametrize("asleep", [True, False])
 async def test_a_cancelled_caller_gives_its_booking_back(redis, queue_name, asleep):
     """Wherever it is cancelled: while it sleeps, and while its answer is under way."""

@@ -337,27 +337,6 @@ def test_nobody_waits_for_ever(make, clock):
         other.import_(export_of(GOOD | seals))
 
 
-def test_bad_lines_are_named(make):
-    """The number of the line is in the error, and later lines are not read."""
-    q, other = make(), make("b")
-    q.push("a")
-    head, task, end = lines_of(q)
-    for bad, said in (
-        ("{", "no JSON"),
-        ("[]", "must be an object"),
-        (task.replace('"priority":"0"', '"priority":"x"'), "priority"),
-        ('{"limit":"group:","rules":"3"}', "limit"),
-        ('{"limit":"queue","rules":"x|y"}', "is not what this DPQ stores"),
-        (task.replace('"payload":"a"', '"payload_text":5'), "payload"),
-    ):
-        with pytest.raises(ExportFileError, match=f"line 2: .*{said}"):
-            other.import_(iter([head, bad, end]))
-    with pytest.raises(ExportFileError, match="line 1: dpq_export is None"):
-        other.import_([task, end])
-    with pytest.raises(ExportFileError):
-        other.import_([])
-
-
 def test_a_damaged_task_is_written_and_left_out(make, redis):
     """Neither export nor import stops at it; both count it."""
     q, other = make(), make("b")

@@ -193,18 +193,6 @@ def test_requests_pass_while_the_limiter_is_away(limiter, host, opened, caplog, 
     assert len(host.came) == 23
 
 
-@pytest.mark.parametrize("kind", ["httpx", "aiohttp"])
-async def test_requests_pass_async(redis, queue_name, host, caplog, kind):
-    """So it is for the clients of asyncio; without `pass` the error is raised, and nothing sent."""
-    async with asyncio_queue(redis, queue_name) as q:
-        Failing(q, "acquire")
-        with pytest.raises(ReadOnlyError):
-            await asked(kind, q, host.url)
-        assert host.came == []
-        assert await asked(kind, q, host.url, when_away="pass") == "ok"
-        assert len(told(caplog, "limiter_away")) == 1
-
-
 def test_it_raises_unless_told(live, host, opened):
     """Nothing was sent."""
     Failing(live, "acquire")

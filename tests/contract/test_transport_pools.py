@@ -133,19 +133,6 @@ def test_a_redirect_to_another_host_carries_no_key(live, host, kind):
     assert permit_of(response).group == "localhost"
 
 
-def test_a_prepare_that_fails(live, host, ask):
-    """Its error is the caller's, nothing is sent, and the lease is free again."""
-    live.set_limit(concurrency=1, group=GROUP)
-
-    def fails(request: Any, permit: Any) -> None:
-        raise KeyError("key")
-
-    with pytest.raises(KeyError):
-        ask(host.url, prepare=fails)
-    assert host.came == []
-    assert ask(host.url, timeout=0).status_code == 200
-
-
 @pytest.mark.parametrize("kind", ["httpx", "aiohttp"])
 async def test_asyncio_clients(redis, queue_name, host, kind):
     """They do the same, by the same options."""

@@ -267,21 +267,6 @@ def test_no_marker_hides_another(redis: Redis, queue_name: str) -> None:
     redis.delete(first, second)
 
 
-def test_a_marker_of_another_type_hinders_no_other(
-    redis: Redis, live: DPQ, other: DPQ, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A queue whose marker is broken cannot be heard; the others are, at once."""
-    monkeypatch.setattr(upkeep, "RECHECK_SECONDS", 60.0)
-    other.push(1)
-    live.push(1)
-    redis.set(key_of(other.queue_name, "tick"), "x")
-    scheduler = Scheduler(redis)
-    with running(scheduler):
-        wait_for(lambda: scheduler._deaf, lambda: scheduler._upkeep.queues)
-        live.push(2, delay=0.05)
-        wait_for(lambda: in_ready(live) == 2, live.stats)
-
-
 def test_the_first_event_of_all_queues(redis: Redis, live: DPQ, queue_name: str) -> None:
     """A daemon sleeps until the first event of its queues, not until that of another one."""
     for _ in range(5):  # a machine that stands still for 4 s proves nothing

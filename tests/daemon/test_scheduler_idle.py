@@ -94,21 +94,6 @@ def test_a_lost_marker_costs_a_glance(redis: Redis, several: list[DPQ[Any]]) -> 
             wait_for(lambda q=queue: in_ready(q) == 1, queue.stats)
 
 
-def test_an_event_that_no_marker_says(redis: Redis, several: list[DPQ[Any]]) -> None:
-    """A glance sees an event from far, and the daemon comes to the moment."""
-    scheduler = Scheduler(redis)
-    with running(scheduler):
-        wait_for_rest(redis, scheduler, len(several))
-        far = several[0]
-        far.push(1, delay=30)
-        name = far.queue_name
-
-        def left() -> float:
-            return scheduler._upkeep.moments[name] - time.monotonic()
-
-        wait_for(lambda: 20 < left() <= 30, left)
-
-
 @pytest.mark.parametrize("answer", ["refused", "broken"])
 def test_without_glances_each_queue_is_stepped(
     redis: Redis, several: list[DPQ[Any]], monkeypatch: pytest.MonkeyPatch, answer: str

@@ -97,40 +97,6 @@ def test_dead(q, clock, probe, how):
     assert counts(q) == (0, 0, 1, 0)
 
 
-def test_removed(q, probe):
-    """Cancelled and purged tasks are removed; dead letters that are purged or dropped stay dead."""
-    q.push_many([Push(i, batch="b", key=f"k{i}") for i in range(5)])
-    q.bury(probe.pop(), "no")
-    q.cancel(key="k1")
-    q.purge("ready")
-    q.dead.purge()
-    assert counts(q) == (0, 0, 1, 4)
-    q.push("more", batch="b")
-    running = probe.pop()
-    q.seal_batch("b", on_finish=Push("end"))
-    q.cancel(running.id)
-    assert (q.ack(running), counts(q)) == (False, (0, 0, 1, 5))
-    assert probe.drain() == ["end"]
-
-
-@pytest.mark.parametrize("how", ["update", "rerun"])
-@pytest.mark.parametrize("state", ["ready", "running", "dead"])
-def test_key_that_moves(q, probe, how, state):
-    """`update` and `rerun` move the task of the key; without a batch it stays in its own."""
-    q.push("x", key="k", batch="a")
-    task = None if state == "ready" else probe.pop()
-    if state == "dead":
-        q.bury(task, "no")
-    q.push("y", key="k", batch="b", on_duplicate=how)
-    assert (counts(q, "a"), counts(q, "b")) == ((0, 0, 0, 1), (1, 0, 0, 0))
-    q.push("z", key="k", on_duplicate=how)
-    assert (counts(q, "b"), q.check()) == ((1, 0, 0, 0), [])
-    if state == "running":
-        q.ack(task)
-    assert probe.drain() == ["z"] * (state != "running" or how == "rerun")
-    assert counts(q, "b") == (0, 1, 0, 0)
-
-
 def test_the_oldest_goes(q, clock, probe):
     """No more than 10 000 batches without live tasks are kept: the oldest goes first."""
     for i in range(3):

@@ -67,19 +67,6 @@ def test_its_holder_hears_of_it(q, probe, clock, verb, how):
     assert q.ack(task) is False
 
 
-def test_an_earlier_holder_has_lost_its_lease(q, probe, clock):
-    """A holder whose task another consumer had when it was cancelled has lost its lease."""
-    q.push("x")
-    stale = probe.pop()
-    clock.advance(31)
-    task = probe.pop()
-    q.cancel(task.id)
-    for each, cancelled in ((stale, False), (task, True)):
-        with pytest.raises(LeaseLostError) as caught:
-            q.fail(each)
-        assert caught.value.cancelled is cancelled
-
-
 def test_only_what_does_not_run(q, probe):
     """running=False leaves a running task alone, and cancels one that waits."""
     ids = [q.push(n, group="g") for n in range(2)]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from kit.limits import SCOPES, fill, payloads
 from kit.moments import exactly_after
 
-from dpq import DPQ, Adaptive, Push, RateLimit, Reserve
+from dpq import Adaptive, Push, RateLimit, Reserve
 from dpq.script.command import once
 
 
@@ -302,17 +302,6 @@ def test_reserve(q, clock, scope):
     assert payloads(q) == ["low2"]
 
 
-@pytest.mark.parametrize("group", [None, "g"])
-def test_reserve_with_aging(q, clock, group):
-    """What a task has gained by waiting counts: at the reserve's priority it may take its units."""
-    queue = DPQ(q.redis, q.queue_name, aging=0.5, clock=clock)
-    clock.advance(100)
-    queue.set_limit(1, 1000, burst=2, reserve=Reserve(1, 5), group=group)
-    fill(queue, 2, group)
-    assert payloads(queue) == [0]
-    assert exactly_after(queue, clock, 10) == [1]
-
-
 # When to come back
 
 
@@ -356,22 +345,6 @@ def test_a_waiter_hands_on_the_queues_next_unit(q, clock, probe):
     probe.woken()
     assert look(q, f"{moment}.000").tasks
     assert [(name, at) for name, at in probe.stored()["wake"]] == [(b"e", moment + 2000)]
-
-
-def test_two_watch(q, clock):
-    """The first waiter at a spent limit watches its moment, the second 0.3 s later, the third none.
-
-    So it is again for the next moment, which the first one is not to watch.
-    """
-    q.set_limit(1, 2)
-    fill(q, 3)
-    q.pop()
-    assert [look(q, "-").next_event_ms for _ in range(3)] == [2000, 2300, None]
-    second = f"{clock.ms + 2300}.000"
-    assert look(q, second).next_event_ms == 2300, "it asks early: it is still the second"
-    clock.advance(2.3)  # the first is dead
-    assert look(q, second).tasks
-    assert [look(q, "-").next_event_ms for _ in range(2)] == [2300, None]
 
 
 # What is kept

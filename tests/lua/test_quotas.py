@@ -192,33 +192,3 @@ def test_the_clock_is_set_back(q, clock):
 
 
 # Damage
-
-
-@pytest.mark.parametrize("token", ["D:x:1:2", "D:1:2", "D:", "Q:1:2:3", "D::1:2"])
-def test_an_unreadable_count_is_spent(q, redis, queue_name, clock, token):
-    """It is, until the period is over."""
-    at(clock, 2026, 3, 2, 12)
-    q.set_limit(Quota(3, "day"), group="g")
-    fill(q, 9)
-    redis.hset(f"dpq:{{{queue_name}}}:gates", "g", f"- {token} ")
-    assert payloads(q) == []
-    assert quota(q) == (0, datetime(2026, 3, 3, tzinfo=UTC))
-    clock.advance(43_200)
-    assert payloads(q) == [0, 1, 2]
-
-
-def test_useless_counts_are_forgotten(q, redis, queue_name, clock):
-    """After the period a gate says nothing any more, and goes."""
-    at(clock, 2026, 3, 2, 12)
-    q.set_limit(Quota(3, "hour"), group="*")
-    for n in range(50):
-        q.push(n, group=f"g{n}")
-    assert len(payloads(q)) == 50
-    gates = f"dpq:{{{queue_name}}}:gates"
-    q.promote()
-    assert redis.hlen(gates) == 50
-    clock.advance(3600)
-    for n in range(50):
-        q.push(n, group="h")
-        q.promote()
-    assert redis.hlen(gates) == 0

@@ -103,23 +103,6 @@ def test_place_in_lifo(q, clock, probe, verb):
     assert payloads == ["after that", "after", "recurring", "before"]
 
 
-def test_old_token(q, clock, probe):
-    """After its ack a delivery is over: nothing more can be done with it; a retry is harmless."""
-    q.push("x", every=60)
-    task = probe.pop()
-    q.ack(task)
-    before = probe.stored()
-    assert q.ack(task) is False
-    for verb in (q.fail, q.release):
-        with pytest.raises(LeaseLostError):
-            verb(task)
-    assert probe.stored() == before
-    second = pop_at(q, clock, 60)
-    with pytest.raises(LeaseLostError):
-        q.ack(task)
-    assert q.ack(second) is True
-
-
 # cron
 
 
@@ -210,21 +193,6 @@ def test_expires(q, clock, probe, how):
     q.dead.replay()
     run(q)
     assert due(q, task_id) > following
-
-
-@pytest.mark.parametrize("verb", ["release", "set_visibility", "rate_limited", "fail"])
-def test_given_back(q, clock, probe, verb):
-    """What brings a run back later does not move the schedule."""
-    task_id = q.push("x", every=60, group="g")
-    task = probe.pop()
-    if verb == "fail":
-        q.fail(task, "e", delay=30)
-    else:
-        getattr(q, verb)(task, 30)
-    again = pop_at(q, clock, 30)
-    assert (again.id, again.scheduled_at) == (task_id, START)
-    q.ack(again)
-    assert due(q, task_id) == 60
 
 
 # Keys

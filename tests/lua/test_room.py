@@ -53,27 +53,6 @@ def test_a_batch_is_added_whole_or_not_at_all(q, clock):
         q.push_many(Push(i) for i in range(125))
 
 
-def test_what_needs_no_room(q, probe, clock):
-    """A push that meets its key, and a task that comes back, is never refused."""
-    q.set_bounds(max_tasks=2, max_waiting=1)
-    a = q.push("a", key="a", group="g")
-    dead = q.push("b", key="b", group="g2")
-    q.bury(q.pop_many(2)[1], "r")
-    q.push("c", group="g")
-    for how in ("keep", "update", "raise_priority", "rerun"):
-        assert q.push("a", 5, key="a", group="g", on_duplicate=how) == a
-    assert q.push("b", key="b", group="g2", on_duplicate="update") == dead  # revived
-    assert q.size() == 3
-    with pytest.raises(QueueFullError, match="3 of at most 2"):
-        q.push("x")
-    clock.advance(60)  # a comes back, behind c or before it
-    q.promote()
-    assert q.stats().ready + q.stats().waiting == 3
-    q.bury(probe.pop(), "r")
-    assert q.dead.replay() == 1
-    assert q.size() == 3
-
-
 def test_a_full_group_takes_nothing(q, probe):
     """`max_waiting` counts the due tasks of a group that no consumer has: its head, and behind."""
     q.set_bounds(max_waiting=2)

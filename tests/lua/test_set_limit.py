@@ -83,62 +83,6 @@ def test_said_again(q, clock, scope):
     assert payloads(q) == [2]
 
 
-HOUR = RateLimit(100, 3600, burst=100)
-
-CHANGES = {
-    "a tighter one holds from the next unit on": (
-        RateLimit(10, 1),
-        {"rate": RateLimit(1, 10)},
-        [(0.1, [1]), (9.999, []), (0.001, [2])],
-    ),
-    "a larger burst may be used at once, less what was granted": (
-        RateLimit(1, 10),
-        {"rate": RateLimit(1, 10, burst=3)},
-        [(0, [1, 2]), (10, [3])],
-    ),
-    "a looser one waits no longer than for a window and a unit": (
-        RateLimit(1, 600),
-        {"rate": RateLimit(10, 600)},
-        [(0, []), (660, [1]), (60, [2])],
-    ),
-    "a window of another length begins with its whole burst": (
-        RateLimit(1, 3600),
-        {"rate": RateLimit(10, 1, burst=2)},
-        [(0, [1, 2]), (0.1, [3])],
-    ),
-    "so does a longer one beside the old one": (
-        RateLimit(1, 1),
-        {"rate": [RateLimit(1, 1), RateLimit(2, 1000, burst=2)]},
-        [(1, [1]), (1, [2]), (1, [])],
-    ),
-    "a window that stays keeps what it has granted beside a shorter one": (
-        HOUR,
-        {"rate": [RateLimit(50, 1, burst=50), HOUR]},
-        [(0, []), (36, [100])],
-    ),
-    "a rate is gone when only a concurrency is said": (
-        RateLimit(1, 1000),
-        {"concurrency": 3},
-        [(0, [1, 2]), (0, [])],
-    ),
-}
-"""The window before, the limit that takes their place, and what may run so many seconds on."""
-
-
-@pytest.mark.parametrize("scope", ["g"])
-@pytest.mark.parametrize("change", CHANGES)
-def test_replaced(q, clock, scope, change):
-    """A limit takes the place of the whole one before; what that has granted counts."""
-    before, after, follows = CHANGES[change]
-    q.set_limit(before, group=scope)
-    fill(q, before.burst + 9)
-    assert payloads(q) == list(range(before.burst))
-    q.set_limit(**after, group=scope)
-    for seconds, run in follows:
-        clock.advance(seconds)
-        assert payloads(q) == run
-
-
 # Groups that are closed already, and heads that are ready
 
 

@@ -120,33 +120,6 @@ def test_costs_that_were_wrong(fair):
     assert fair.check() == []
 
 
-@pytest.mark.parametrize("how", ["ack", "spent", "fail", "release", "rate_limited"])
-def test_spent_more(fair, how):
-    """What is reported at any end of a delivery counts, once, however often it is reported."""
-    fill(fair, "a", 3, 1)
-    fill(fair, "b", 99, 1)
-    task = take(fair)
-    cost = {"tokens": 31}
-    for _ in range(2):
-        if how == "spent":
-            fair.spent(task, cost)
-        elif how == "rate_limited":
-            fair.rate_limited(task, 9, scope="task", cost=cost)
-        else:
-            getattr(fair, how)(task, cost=cost, **({"delay": 9} if how != "ack" else {}))
-    assert order(fair, 33).index("a") == 31
-    assert fair.check() == []
-
-
-def test_weights(fair):
-    """A group of weight 3 spends three units where others spend one."""
-    fair.set_limit(group="a", weight=3)
-    fill(fair, "a", 99, 10)
-    fill(fair, "b", 99, 10)
-    assert Counter(order(fair, 40)) == {"a": 30, "b": 10}
-    assert fair.check() == []
-
-
 def test_priorities_come_first(fair):
     """A higher priority comes before all turns, and what it spends counts as one task below."""
     fill(fair, "a", 5, 10)

@@ -1,6 +1,5 @@
 """Any sequence of operations leaves the queue as the model says."""
 
-from given_server import Given
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 from limit_machine import machine_on
@@ -10,7 +9,7 @@ from dpq.server import Server
 
 
 def test_every_sequence_of_operations_agrees_with_the_model(
-    server: Server | Given, redis: Redis, queue_name: str
+    server: Server, redis: Redis, queue_name: str
 ) -> None:
     """Whatever is called in whatever order, each answer, order, count and total is the model's."""
     run_state_machine_as_test(machine_on(redis, queue_name), settings=settings())

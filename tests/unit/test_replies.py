@@ -65,25 +65,6 @@ def test_batch_with_unreadable_payloads():
 
 
 @pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        (b"2.5", b"1-2"),
-        (b"1700000000000", b"x"),
-        (b"10 ", b""),
-        (b"\tk", b""),
-        (b" 1 3 2", b" 1 x 2"),
-    ],
-)
-def test_batch_with_an_unreadable_record(old, new):
-    """A task whose record cannot be read is set apart with its token; the others come."""
-    bad = RECORD.replace(old, new)
-    batch = replies.read_batch(CODEC, [5, b"one", bad + b"\n1", b"two", RECORD + b"\n2"])
-    assert [task.payload for task in batch.tasks] == [2]
-    [(task, reason)] = batch.unreadable
-    assert (task.id, task.token, reason) == ("one", 12, "bad record")
-
-
-@pytest.mark.parametrize(
     "record", [b"", b" ", b"q", b"f", b"\t", b"1 2", b"\xff", b"q1 2 3\tg", EARLIER]
 )
 def test_no_record_when_looked_at(record):
