@@ -17,7 +17,7 @@ from kit.awaited import (
     PATIENCE,
     asyncio_client,
 )
-from kit.waiting import blocked, kill_all
+from kit.waiting import kill_all
 from redis import Redis
 from redis import asyncio as aio
 from redis.asyncio.retry import Retry
@@ -149,28 +149,6 @@ async def test_a_killed_connection_with_calls_in_flight(
     assert all(isinstance(error, RedisConnectionError) for error in failed)
     assert await queue.size() == 1 + (50 if retries else 0)
     assert redis.info("clients")["connected_clients"] <= 4  # no stampede into the pool
-
-
-async def test_fifty_waits_hold_up_nothing(opened: Opened, redis: Redis) -> None:
-    """While 50 tasks wait, the loop turns, the pool of two serves, and a push wakes one of them."""
-    queue = opened(client=aio.Redis.from_pool(small_pool(redis, aio.ConnectionPool)))
-    waits = [asyncio.ensure_future(queue.pop(timeout=LONG)) for _ in range(50)]
-    await until("50 blocked waiters", lambda: len(blocked(redis)) == 50)
-    ticks = 0
-    for _ in range(200):
-        await asyncio.sleep(0)
-        await queue.redis.ping()
-        ticks += 1
-    assert (ticks, sum(wait.done() for wait in waits)) == (200, 0)
-    for n in range(25):
-        await queue.push(n)
-        await until(f"{n + 1} served", lambda n=n: sum(w.done() for w in waits) == n + 1)
-    ended = [asyncio.ensure_future(queue.pop(timeout=0.05)) for _ in range(50)]
-    assert {popped.task for popped in await asyncio.gather(*ended)} == {None}
-    assert sum(wait.done() for wait in waits) == 25
-    await queue.push_many(Push(payload=n) for n in range(25, 50))
-    popped = await asyncio.gather(*waits)
-    assert sorted(p.task.payload for p in popped) == list(range(50))
 
 
 @pytest.mark.parametrize("runner", LOOPS, indirect=True)

@@ -25,7 +25,7 @@ from dpq import (
     Reserve,
 )
 from dpq.limits.pools import UNTIL_OPENED_MS
-from dpq.script.keys import PARTS, key_of
+from dpq.script.keys import PARTS
 from dpq.script.portable import dumped
 from dpq.testing import Clock, QueueFactory
 from dpq.verbs.transfer import SECTIONS
@@ -335,18 +335,6 @@ def test_nobody_waits_for_ever(make, clock):
     assert other.check() == []
     with pytest.raises(ExportFileError, match="due_ms"):
         other.import_(export_of(GOOD | seals))
-
-
-def test_a_damaged_task_is_written_and_left_out(make, redis):
-    """Neither export nor import stops at it; both count it."""
-    q, other = make(), make("b")
-    ids = [q.push(n) for n in range(3)]
-    redis.hset(key_of(q.queue_name, "meta"), ids[1], "what is this")
-    lines = lines_of(q)
-    assert any(json.loads(line).get("damaged") == ids[1] for line in lines)
-    report = other.import_(lines)
-    assert (report.added, report.damaged) == (2, 1)
-    q.drop()
 
 
 def test_a_queue_that_is_not_there(make):

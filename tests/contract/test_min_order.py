@@ -123,23 +123,6 @@ def test_a_number_goes_through(made: Callable[..., DPQ[Any]], name: str, number:
     assert q.check() == []
 
 
-@pytest.mark.parametrize(("before", "then"), [("fifo", "min"), ("min", "fifo"), ("min", "min")])
-def test_an_export_has_the_numbers_as_the_user_wrote_them(
-    made: Callable[..., DPQ[Any]], before: Any, then: Any
-) -> None:
-    """So a queue of another order runs them the other way round."""
-    q, other = made(order=before), made("-b", order=then)
-    q.push_many(Push(number, number) for number in (3, BIG, -BIG, BIG + 1, 1.5))
-    other.import_(list(q.export()), follow=before != then)
-    assert other.check() == []
-    for each, order in ((q, before), (other, then)):
-        tasks = each.pop_many(9)
-        assert [task.priority for task in tasks] == [task.payload for task in tasks]
-        assert [task.payload for task in tasks] == sorted(
-            (3, BIG, -BIG, BIG + 1, 1.5), reverse=order == "fifo"
-        )
-
-
 def test_who_had_the_queue_open_before(made: Callable[..., DPQ[Any]]) -> None:
     """The server decides: a client that knew another order pushes, changes and asks right."""
     owner, stale, late = made(), made(), made()

@@ -74,26 +74,6 @@ def test_what_an_answer_says_is_charged(live, host, kind, path, body, kept):
 
 
 @KINDS
-def test_the_function_gets_the_answer(live, host, kind):
-    """Status, headers, the client's response, the body; a number is a number of requests."""
-    live.set_limit([RateLimit(1, 3600, 10), LIMIT], group=GROUP)
-    answers: list[Answer] = []
-
-    def spent(answer: Answer) -> int:
-        answers.append(answer)
-        return 3
-
-    with open_client(kind, live, spent=spent) as client:
-        response = client.get(f"{host.url}/usage")
-    (answer,) = answers
-    assert (answer.status, answer.complete) == (200, True)
-    assert answer.headers["content-type"] == "application/json"
-    assert (answer.response.status_code, answer.body) == (200, WHOLE.encode())
-    assert answer.response.headers == response.headers
-    assert [round(units) for units in live.group(GROUP).units_left] == [7, 900]
-
-
-@KINDS
 @pytest.mark.parametrize("path", ["usage", "events"])
 def test_a_function_that_fails_spoils_nothing(live, host, kind, path, caplog):
     """Its error, or a cost that is none, is logged; the answer is whole, and the permit ends."""

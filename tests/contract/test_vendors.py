@@ -171,20 +171,6 @@ def test_openai(live, client, host):
     assert live.check() == []
 
 
-def test_anthropic(live, client, host):
-    """Messages, plain and as both kinds of streams; what the cache gives is free."""
-    vendor = anthropic.Anthropic(api_key="k", base_url=host.url, http_client=client, max_retries=0)
-    assert vendor.messages.create(**ASK, max_tokens=50).usage.output_tokens == 25
-    assert left(live.group(GROUP)) == [960, 975]
-    events = list(vendor.messages.create(**ASK, max_tokens=50, stream=True))
-    assert events[-1].type == "message_stop"
-    assert left(live.group(GROUP)) == [920, 950]
-    with vendor.messages.stream(**ASK, max_tokens=50) as stream:
-        assert "".join(stream.text_stream) == "hello"
-    assert left(live.group(GROUP)) == [880, 925]
-    assert live.check() == []
-
-
 def test_each_request_has_the_key_of_its_permit(live, host):
     """Both libraries set a key of their own: `prepare` sets that of the permit instead."""
     live.set_limit(100, 1, 100, group=GROUP, members=list(KEYS))

@@ -91,22 +91,6 @@ def test_whatever_brings_a_running_task_back_wakes(
     assert the_task(popped).id == task_id
 
 
-@pytest.mark.parametrize("seconds", [None, SOON], ids=["resume", "time"])
-def test_the_end_of_a_pause_wakes(
-    waiting: DPQ[Any], redis: Redis, background: Any, seconds: float | None
-) -> None:
-    """A paused queue's waiters go on at resume, or when the pause is over."""
-    waiting.push("a")
-    waiting.pause(seconds)
-    popped = background(waiting.pop, timeout=LONG)
-    if seconds is None:
-        wait_for_waiters(redis, 1)
-        assert not popped.done()
-        waiting.resume()
-
-    assert the_task(popped).payload == "a"
-
-
 @pytest.mark.parametrize("opened", [True, False], ids=["by hand", "by time"])
 def test_an_opened_group_wakes(
     waiting: DPQ[Any], redis: Redis, background: Any, opened: bool

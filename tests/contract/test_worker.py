@@ -16,13 +16,11 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from kit.waiting import recheck, wait_for_idle
 from kit.workers import (
     PATIENCE,
     Gate,
     Make,
     Start,
-    note_calls,
     raising,
 )
 from redis import Redis
@@ -49,19 +47,6 @@ from dpq.server import Server
 @pytest.fixture
 def q(make: Make) -> DPQ[Any]:
     return make()
-
-
-def wait_until_quiet(sent: list[Any]) -> None:
-    """Until half a second has passed in which nothing was sent."""
-    until, count = 0.0, -1
-
-    def quiet() -> bool:
-        nonlocal until, count
-        if len(sent) != count:
-            until, count = time.monotonic() + 0.5, len(sent)
-        return time.monotonic() > until
-
-    wait_for(quiet, lambda: sent)
 
 
 # Handlers
@@ -480,33 +465,6 @@ def test_hooks_see_every_task(q: DPQ[Any]) -> None:
 
 
 # Idle
-
-
-def test_an_idle_worker_asks_nothing(
-    make: Make, redis: Redis, start: Start, gate: Gate, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """At empty queues a worker sends less than a command a second, and a push wakes it."""
-    recheck(monkeypatch, 60.0)  # else one falls into the 2 s, or not
-    a, b = make("-a"), make("-b")
-    gate.open()
-    worker = Worker([a, b], gate, concurrency=4)
-    start(worker)
-    wait_for_idle(redis)
-    wait_for(lambda: a.workers() and b.workers(), a.workers)
-    sent: list[Any] = []  # by these queues: the server serves what other tests have left, too
-    for queue in (a, b):
-        note_calls(queue, sent.append)
-    wait_until_quiet(sent)  # a thread asks once as it begins
-    sent.clear()
-    until = time.monotonic() + 2
-    wait_for(lambda: time.monotonic() > until, lambda: "2 s have not passed")
-    assert len(sent) <= 2, sent
-    for queue in (b, a, b):
-        before = len(gate.begun)
-        began = time.monotonic()
-        queue.push("a")
-        gate.wait_for(before + 1)
-        assert time.monotonic() - began < 20
 
 
 # Faults

@@ -10,7 +10,7 @@ import pytest
 from kit.workers import PATIENCE, Gate, Make, Start, raising
 from support import wait_for
 
-from dpq import DPQ, RateLimited, Reject, Release, Retry, Task, Worker
+from dpq import DPQ, RateLimited, Reject, Retry, Task, Worker
 from dpq.model.log_fields import FIELDS
 from dpq.worker import pulse
 
@@ -99,29 +99,6 @@ def test_a_death(
     assert died == of(id_, q, level="INFO", event="died", **about)
     assert [dead.reason for dead in q.dead.list()] == [reason]
     assert "secret" not in caplog.text
-
-
-def test_what_lives_on_is_no_death(q: DPQ[Any], caplog: pytest.LogCaptureFixture) -> None:
-    """A task that comes back, or runs again by its schedule, is not told dead."""
-    caplog.set_level(logging.INFO, "dpq")
-    q.push("failing", max_attempts=2)
-    q.push("given back", max_attempts=1)
-    q.push("recurring", max_attempts=1, every=1000, key="r")
-    seen: list[Any] = []
-
-    def handler(task: Task[Any]) -> None:
-        seen.append(task.payload)
-        if seen.count("recurring") and len(seen) >= 5:
-            worker.stop()
-        if task.payload == "recurring" or (task.payload == "failing" and task.attempt == 1):
-            raise Retry(0)
-        if task.payload == "given back" and seen.count("given back") == 1:
-            raise Release
-
-    worker = Worker(q, handler, name="w")
-    worker.run(signals=False)
-    assert sorted(seen) == ["failing", "failing", "given back", "given back", "recurring"]
-    assert (told(caplog, "died"), q.dead.list()) == ([], [])
 
 
 def test_a_lost_lease(

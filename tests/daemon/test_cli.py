@@ -37,20 +37,6 @@ Run = Callable[..., Result]
 pytestmark = pytest.mark.usefixtures("clean_environment")
 
 
-@pytest.fixture
-def run(url: str, name: str) -> Run:
-    """Runs a command in this process: fast, for breadth."""
-
-    def invoke(*words: object, lines: str | bytes | None = None, code: int = 0) -> Result:
-        where = ["--url", url, "--queue", name]
-        result = CliRunner().invoke(app, [*where, *map(str, words)], input=lines)
-        assert result.exit_code == code, (words, result.stdout, result.stderr, result.exception)
-        assert "Traceback" not in result.stderr
-        return result
-
-    return invoke
-
-
 def program(*words: object, **settings: Any) -> subprocess.CompletedProcess[str]:
     """Runs the real program."""
     return subprocess.run(

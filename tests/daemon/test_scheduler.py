@@ -11,23 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakeredis import FakeRedis
 from hypothesis import settings
 from kit.nodes import alone
 from kit.schedulers import in_ready, running
 from redis import Redis
 from redis.backoff import NoBackoff
-from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoPermissionError
 from redis.retry import Retry
 from support import PATIENCE_S, wait_for
 
-from dpq import DPQ, Scheduler, known_queues
-from dpq.link.cluster import Node
+from dpq import DPQ, Scheduler
 from dpq.link.connections import Connections
 from dpq.registry.names import Sieve
 from dpq.scheduler import daemon, listener, upkeep
-from dpq.script import command
 from dpq.script.command import once
 from dpq.script.keys import REGISTRY, STORAGE_FORMAT, key_of
 from dpq.server import Server
@@ -147,82 +143,12 @@ def test_a_queue_that_cannot_be_stepped_hinders_no_other(
     redis.hset(key_of(other.queue_name, "conf"), "format", STORAGE_FORMAT)
 
 
-class Away:
-    """Lets scripts for some keys meet a server that is away, and counts those tries."""
-
-    def __init__(self, client: FakeRedis, *tags: str) -> None:
-        self.tags = [f"{{{tag}}}" for tag in tags]
-        self.tries = 0
-        self._send = client.execute_command
-        client.execute_command = self  # type: ignore[method-assign, assignment]
-
-    def __call__(self, *words: Any, **options: Any) -> Any:
-        keys = words[3:] if words[0] in ("EVAL", "EVALSHA") else ()
-        if not any(tag in str(key) for key in keys[:1] for tag in self.tags):
-            return self._send(*words, **options)
-        self.tries += 1
-        raise RedisConnectionError("gone")
-
-
-@pytest.fixture
-def double() -> Iterator[FakeRedis]:
-    """A client whose every call goes through it: there, calls can be lost."""
-    with FakeRedis() as client:
-        yield client
-
-
-def test_a_master_that_is_away_hinders_no_queue_elsewhere(
-    double: FakeRedis, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Its queues cost one try a round, and are told of once; those of other masters are served."""
-    names = ["here", "there-1", "there-2", "there-3"]
-    for name in names:
-        DPQ(double, name).push(1, delay=0.001)
-    scheduler = Scheduler(double, names[::-1])
-    elsewhere = Node("elsewhere", double, {})
-    of = scheduler._session.connections.nodes.of
-    monkeypatch.setattr(
-        scheduler._session.connections.nodes,
-        "of",
-        lambda key: elsewhere if "there" in key else of(key),
-    )
-    away = Away(double, *names[1:])
-    wait_for(lambda: scheduler.run_once() == 1, lambda: caplog.text)
-    tries = away.tries
-    assert scheduler.run_once() == 0
-    assert away.tries == tries + 1
-    assert caplog.text.count("cannot be reached") == 3
-    away.tags.clear()
-    assert scheduler.run_once() == 3
-
-
 # One harms not all
 
 
 def plant(redis: Redis, count: int) -> None:
     """Names without a queue, and one that no queue can have."""
     redis.sadd(REGISTRY, "a{b", b"\xff\xfe", *(f"junk-{n}" for n in range(count)))
-
-
-def test_names_without_a_queue_are_taken_out(
-    redis: Redis, live: DPQ, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Junk in the list of names costs one look, is never stepped, and does not stay."""
-    live.push(1)
-    plant(redis, 3000)
-    scheduler = Scheduler(redis)
-    rounds = 0
-    monkeypatch.setattr(command, "MOST_HEADS", 100)
-    while redis.scard(REGISTRY) > 1:
-        scheduler.run_once()
-        assert (
-            len(scheduler._session.connections._packer._heads) <= 100
-        )  # nothing of the names stays
-        rounds += 1
-        assert rounds < 10
-    scheduler.run_once()
-    assert known_queues(redis) == [live.queue_name]
-    assert list(scheduler._upkeep.queues) == [live.queue_name]
 
 
 def refusing(*_: Any) -> None:

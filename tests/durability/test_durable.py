@@ -11,13 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any
 
 import pytest
 from kit.faces import FACES, Face, face_of
 from kit.nodes import alone
-from kit.threads import in_a_thread
 from redis import Redis
 from redis import asyncio as aio
 from redis.backoff import NoBackoff
@@ -297,23 +295,6 @@ def test_lease_and_worker_go_on(
     assert either.stats().acked == 5
 
 
-@pytest.mark.usefixtures("wait_long")
-def test_a_worker_takes_tasks_while_acks_wait(
-    pair: Pair, face: Face, either: Any, producer: DPQ[Any]
-) -> None:
-    """Acks are made at once, whoever else waits; handlers begin before those are confirmed."""
-    begun: SimpleQueue[Any] = SimpleQueue()
-    worker = face.worker(either, lambda task: begun.put(task.payload), concurrency=4, prefetch=4)
-    producer.push("first")
-    with in_a_thread(partial(worker.run, signals=False), worker.stop), still(pair.replica):
-        for number in range(3):
-            assert begun.get(timeout=PATIENCE_S) == (number or "first")
-            wait_for(lambda done=number: producer.stats().acked == done + 1, producer.stats)
-            producer.push(number + 1)
-        assert begun.get(timeout=PATIENCE_S) == 3
-    assert producer.stats().acked == 4
-
-
 # asyncio
 
 
@@ -371,22 +352,6 @@ def test_a_cut_connection(pair: Pair, either: Any) -> None:
     before = waits(pair)
     either.push("second")
     assert waits(pair) > before
-
-
-def test_a_cut_connection_of_a_client_that_never_sends_twice(pair: Pair, queue_name: str) -> None:
-    """A call that was under way when its connection ended ends once only."""
-    once = Redis.from_url(pair.url, retry=Retries(NoBackoff(), 0))
-    with once, DPQ(once, queue_name, durability="replica") as q:
-        q.push("first")
-        cut(pair)
-        assert q.push("second")  # it is looked at before it is used
-        with still(pair.master):
-            once.connection_pool.connection_kwargs["socket_timeout"] = 0.1
-            with DPQ(once, queue_name, durability="replica") as impatient:
-                impatient._operations.agree(q._operations.settings or {})
-                with pytest.raises(RedisError):
-                    impatient.push("third")
-        q.drop()
 
 
 def test_a_demoted_master_confirms_nothing(

@@ -2,8 +2,8 @@
 
 import pytest
 
-from dpq import DPQ, DPQError, Push, Scheduler
-from dpq.script.keys import REGISTRY, key_of
+from dpq import DPQ, DPQError, Push
+from dpq.script.keys import key_of
 
 
 @pytest.fixture
@@ -42,17 +42,6 @@ def test_one_bad_record_takes_no_other_task_with_it(redis, q, key, clock, record
     [dead] = q.dead.list()
     assert (dead.id, dead.reason, dead.payload) == (ids[2], "bad record", f"2{pad}")
     assert q.check() == []
-
-
-def test_a_strange_name_in_the_registry_stops_no_daemon(redis, q, queue_name, clock):
-    """The scheduler leaves names alone that no queue can have, and looks after all others."""
-    q.push(1, delay=5)
-    redis.sadd(REGISTRY, b"{", b"", b"\xff\xfe", b"a\tb", b"x" * 300)
-    scheduler = Scheduler(redis)
-    scheduler.run_once()
-    assert queue_name in scheduler._upkeep.queues
-    assert q.stats().ready == 1  # by the server's clock it is long due
-    redis.delete(REGISTRY)
 
 
 def test_what_cannot_be_shown_is_a_clear_error_or_marked(redis, q, key):

@@ -235,20 +235,6 @@ def test_a_caller_that_died_in_the_line(q, clock, scope):
     assert dead.caller.place[18:34] == "1700000000001000", "it has kept its place"
 
 
-def test_dead_callers_are_forgotten(q, clock, probe):
-    """Callers that do not ask again stand in no line five seconds later, and tasks go on."""
-    q.set_limit(concurrency=1, group="g")
-    holder = Asker(q, lease=1)
-    holder.ask()
-    for _ in range(30):
-        Asker(q).ask()
-    fill(q, 1)
-    clock.advance(5.1)
-    assert payloads(q) == [0]
-    clock.advance(60)
-    assert probe.count("tracked") == 1
-
-
 def test_who_gives_up_leaves_the_line(q, clock):
     """At its timeout, or by an interrupt, a caller makes room for the next one, which is called."""
     q.set_limit(concurrency=1, group="g")

@@ -1,8 +1,7 @@
 """A limit that learns: up after each window that was used and clean, halved at a 429."""
 
 import pytest
-from kit.limits import LONG, SCOPES, take
-from kit.moments import task_after
+from kit.limits import LONG, SCOPES
 
 from dpq import DPQ, Adaptive, Push
 
@@ -45,14 +44,6 @@ def test_up(q, clock, learn, scope):
         use(q, clock, 7)
         seen.append(rate(q, scope))
     assert seen == [8, 9, 10, 11]
-
-
-def test_at_least_half(q, clock, learn):
-    """A window with fewer units than half its rate proves nothing; one with half of it does."""
-    learn()
-    for units, after in [(3, 8), (4, 8), (3, 9), (5, 9), (1, 10)]:
-        use(q, clock, units)
-        assert rate(q) == after
 
 
 def test_ceiling(q, clock, learn):
@@ -102,17 +93,6 @@ def test_a_window_with_a_429_is_not_clean(q, clock, learn):
         assert rate(q) == 8
     use(q, clock, 1)
     assert rate(q) > 8
-
-
-def test_pace(q, clock, learn):
-    """The learned rate is the pace: units come so far apart, and units_left says so."""
-    q.set_limit(8, 1, group="g", adaptive=Adaptive(1, 8))
-    q.push_many(Push(payload=i, group="g") for i in range(9))
-    hit(q, 1)
-    clock.advance(1)
-    q.ack(take(q))
-    for _ in range(3):
-        q.ack(task_after(q, clock, 0.25))
 
 
 @pytest.mark.parametrize("scope", SCOPES)

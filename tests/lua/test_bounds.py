@@ -27,27 +27,6 @@ def plain(group: str = "", body: bytes = b"1") -> tuple[str, bytes]:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "push"),
-    [
-        ("id is too long", (LONG, spec(), b"1")),
-        ("id is too long", (LONG, *plain())),
-        ("group is too long", ("a", *plain(LONG))),
-        ("option group must be .* of at most 200", ("a", spec(group=LONG), b"1")),
-        ("option key must be .* of at most 200", ("a", spec(key=LONG), b"1")),
-    ],
-)
-def test_names(q: DPQ[Any], wrong: str, push: tuple[Any, ...]) -> None:
-    """A name of more than 200 bytes is refused, and nothing of its batch is stored."""
-    q.push("before")
-    with pytest.raises(ResponseError, match=f"the {wrong}"):
-        call(q, "push", "good", spec(), b"1", *push)
-    with pytest.raises(ResponseError, match=f"the {wrong}"):
-        call(q, "push", "good", *plain(), *push)
-    assert q.size() == 1
-    assert not q.check()
-
-
-@pytest.mark.parametrize(
     ("option", "wrong", "rule"),
     [
         ({"priority": "x"}, "priority", "a finite number"),

@@ -80,25 +80,6 @@ def test_only_what_does_not_run(q, probe):
     assert q.size() == 0
 
 
-def test_a_note_is_bounded(q, probe, clock):
-    """A note of a cancelled delivery goes after an hour, or when there are 10 000."""
-    for n in range(3):
-        q.push(n)
-        q.cancel(probe.pop().id)
-    assert len(probe.stored()["cancelled"]) == 3
-    assert 0 < q.redis.pttl(probe.key("cancelled")) <= 86_400_000
-    clock.advance(3700)
-    q.push("later")
-    q.cancel(probe.pop().id)
-    assert len(probe.stored()["cancelled"]) == 2  # two old ones go with each new one
-    soon = clock.ms + 1000
-    q.redis.zadd(probe.key("cancelled"), {f"x{n}": soon + n for n in range(9_999)})
-    before = q.redis.zcard(probe.key("cancelled"))
-    q.push("more")
-    q.cancel(probe.pop().id)
-    assert q.redis.zcard(probe.key("cancelled")) < before
-
-
 def test_a_heartbeat_says_so(q, probe):
     """The reply to a heartbeat names the tokens of its leases whose tasks were cancelled."""
     for n in range(3):

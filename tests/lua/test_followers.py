@@ -99,20 +99,6 @@ def test_many_followers(q, clock, probe):
     assert sorted(probe.drain()) == list(range(700))
 
 
-def test_ended_before(q, probe):
-    """A task that is not stored has ended; a dead one dies now, or counts as ended."""
-    first = q.push("first")
-    q.ack(probe.pop())
-    q.push("late", after=[first, "never pushed"])
-    assert probe.drain() == ["late"]
-    dead = q.push("dead")
-    q.bury(probe.pop(), "no good")
-    q.push("run", after=[dead], on_dead="run")
-    q.push("bury", after=[dead])
-    assert probe.drain() == ["run"]
-    assert buried(q) == {"bury": f"task {dead}, which it waited for, died"}
-
-
 def test_in_one_call(q, probe):
     """A number names an earlier push of the same call, also beyond its round trips."""
     q.push("held", key="k")

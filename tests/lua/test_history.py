@@ -191,15 +191,3 @@ def test_the_last_hour_of_each_limit(q: DPQ, clock: Clock, redis: Redis) -> None
         key_of(q.queue_name, "history"), f"u{clock.ms // 60_000 % 60}", f"{clock.ms} ? \nx\t"
     )
     assert granted()[-1].totals == {}
-
-
-def test_due_tasks_count_as_ready_where_they_stand(q: DPQ, clock: Clock) -> None:
-    """While nobody pops, or the queue is paused, due tasks and ended leases are seen and aged."""
-    q.push_many([Push(n, delay=5) for n in range(5)])
-    q.push("leased")
-    assert q.pop(visibility=10).task
-    q.pause()
-    clock.advance(25)
-    stats = q.stats()
-    assert (stats.ready, stats.delayed, stats.invisible) == (6, 0, 0)
-    assert stats.oldest_ready_seconds == 20

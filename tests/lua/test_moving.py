@@ -189,22 +189,3 @@ def test_permits_and_tasks(q: DPQ[Any], clock: Any, redis: Redis) -> None:
     clock.advance(2.001)
     assert payloads(q) == [0], "three are booked"
     assert slots(gate(q, redis)) <= 3
-
-
-@pytest.mark.parametrize("back", [0.001, 1, 3600])
-def test_a_clock_that_is_set_back(q: DPQ[Any], clock: Any, back: float) -> None:
-    """What was granted stays in the window from then on, no longer; nothing comes back twice."""
-    q.set_limit([TOKENS], group="g")
-    fill(q, 9, cost={"tokens": 500})
-    before = take(q)
-    clock.advance(-back)
-    after = take(q)
-    assert payloads(q) == []
-    q.spent(before, tokens=0)
-    q.spent(after, tokens=0)
-    kept = 1000 - left(q)
-    assert kept in (0.0, 500.0, 1000.0)
-    clock.advance(59.9)
-    assert len(payloads(q)) == (1000 - kept) // 500
-    clock.advance(60.2)
-    assert left(q) == 1000

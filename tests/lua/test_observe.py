@@ -166,15 +166,6 @@ def test_the_whole_limit_is_left_after_the_reset(q, clock, scope):
     assert len(payloads(q, 40)) == 27
 
 
-def test_a_policy_says_how_long_the_window_is(q, clock):
-    """Where the first answer comes late in it."""
-    fill(q, 12)
-    q.observe("g", headers=windows(0, 1, window=10))
-    clock.advance(1)
-    assert payloads(q) == [0, 1, 2, 3]
-    assert left(q) == {"": (0, 10)}
-
-
 # Permits
 
 
@@ -214,20 +205,6 @@ def ask(q, caller):
     answer = q._session.run(q._operations.acquire, caller, 0.0)
     caller.receive(answer, 0.0)
     return answer
-
-
-def test_none_is_booked_beyond_a_reset(q, clock):
-    """Callers that wait for it get what the window has, and no more."""
-    q.observe("g", headers=windows(0, 3))
-    waiting = [asked(q) for _ in range(6)]
-    assert {(answer.code, answer.wait) for _, answer in waiting} == {(0, 3)}
-    clock.advance(3)
-    callers = [caller for caller, _ in waiting]
-    for _ in range(6):  # in their order, whoever asks first
-        answers = [ask(q, caller) for caller in callers]
-        callers = [caller for caller in callers if not caller.granted]
-    assert len(callers) == 2
-    assert {(answer.code, answer.wait) for answer in answers} == {(0, 3)}
 
 
 # What one answer may close

@@ -30,26 +30,6 @@ def test_a_task_has_a_lease_of_its_own(q: DPQ[Any], clock: Any) -> None:
     assert q.check() == []
 
 
-def test_a_short_lease_of_its_own_ends_in_time(q: DPQ[Any], clock: Any) -> None:
-    """The next event is the end of the shortest lease."""
-    q.push("own", visibility=0.5)
-    q.pop(visibility=100)
-    assert q.next_event() == 0.5
-    clock.advance(0.5)
-    assert q.pop().task.attempt == 2
-
-
-def test_an_update_by_key_brings_its_options(q: DPQ[Any]) -> None:
-    """As it brings cost and payload: what names none has none."""
-    q.push("a", key="k", **LIMIT)
-    q.push("b", key="k")
-    assert options(q.get(key="k")) == (300, 7.5)
-    q.push("b", key="k", on_duplicate="update", visibility=5)
-    assert options(q.get(key="k")) == (5, None)
-    q.push("b", key="k", on_duplicate="update")
-    assert options(q.get(key="k")) == (None, None)
-
-
 def test_a_task_is_found_by_its_key(q: DPQ[Any]) -> None:
     """In every state, with its id; an unknown key is told by name."""
     task_id = q.push("a", key="k", group="g")

@@ -119,23 +119,6 @@ def test_a_429_closes_the_member_alone(q, clock):
     assert q.check() == []
 
 
-def test_a_probe_whose_lease_runs_out(q, clock):
-    """The next task that runs as the member is the probe."""
-    q.set_limit(60, 60, group="g", members=["a", "b"])
-    fill(q, 100)
-    q.rate_limited(take(q), 1)
-    members(q)
-    clock.advance(1)
-    probe = next(task for task in q.pop_many(9, visibility=30) if task.member == "a")
-    clock.advance(30)
-    q.promote()
-    again = [task for task in q.pop_many(9, visibility=LONG) if task.member == "a"]
-    assert len(again) == 1
-    assert again[0].deliveries == 1 + (again[0].id == probe.id)
-    assert member(q, "a").reason == "probe"
-    assert q.check() == []
-
-
 def test_closed_by_hand(q, clock):
     """One member for a time, until it is opened, and opened again; the group beside it."""
     q.set_limit(60, 60, burst=5, group="g", members=KEYS)

@@ -6,10 +6,10 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from kit.limits import SCOPES, fill, payloads, take
+from kit.limits import SCOPES, fill, payloads
 from kit.periods import after, begin_of, first_moment, ms_of
 
-from dpq import Push, Quota, Reserve
+from dpq import Quota
 
 
 def at(clock, *date, zone="UTC"):
@@ -121,19 +121,6 @@ def test_a_day_when_clocks_change(q, clock, date, hours, spread):
 # Counting
 
 
-def test_a_reserve(q, clock):
-    """The last units of the period are for higher priorities; a task that aged may take them."""
-    at(clock, 2026, 3, 2, 12)
-    q.set_limit(Quota(5, "day", reserve=Reserve(2, 10)), group="g")
-    fill(q, 4)
-    assert payloads(q) == [0, 1, 2]
-    q.push("high", 10, group="g")
-    assert payloads(q) == ["high"]
-    assert quota(q)[0] == 1
-    clock.advance(43_200)
-    assert payloads(q) == [3]
-
-
 def test_spread_makes_up_for_idle_time(q, clock):
     """What was left over is paced over the rest; the first of a period is free at once."""
     at(clock, 2026, 3, 2, 0)
@@ -155,24 +142,6 @@ def test_spread_makes_up_for_idle_time(q, clock):
 
 
 # Refunds
-
-
-def test_refunds_are_exact(q, clock):
-    """Inside of a period what is given back may be granted again, and what was more is paid."""
-    at(clock, 2026, 3, 2, 12)
-    q.set_limit([Quota(10, "day", unit="t"), Quota(10, "day")], group="g")
-    q.push_many(Push(n, group="g", cost={"t": 4}) for n in range(9))
-    first = take(q)
-    clock.advance(1)
-    second = take(q)
-    assert payloads(q) == []
-    assert q.spent(first, t=1)
-    assert [one.left for one in q.group("g").quotas] == [5, 8]
-    assert payloads(q) == [2]
-    assert q.ack(second, cost={"t": 6})
-    assert q.group("g").quotas[0].left == -1
-    clock.advance(43_200)
-    assert q.group("g").quotas[0].left == 10
 
 
 # Changes

@@ -88,21 +88,6 @@ def test_every_does_not_pile_up(q, clock, probe):
     assert due(q, task_id) == 100_020
 
 
-@pytest.mark.parametrize("verb", ["ack", "fail"])
-def test_place_in_lifo(q, clock, probe, verb):
-    """In a LIFO queue it stands before equals from before its return, and behind later ones."""
-    lifo = type(q)(q.redis, q.queue_name, order="lifo", clock=clock, default_max_attempts=1)
-    lifo.push("recurring", every=10)
-    task = lifo.pop().task
-    lifo.push("before", delay=10)
-    getattr(lifo, verb)(task)
-    lifo.push("after", delay=10)
-    at(clock, 10)
-    lifo.push("after that")
-    payloads = [task.payload for task in lifo.pop_many(4)]
-    assert payloads == ["after that", "after", "recurring", "before"]
-
-
 # cron
 
 
@@ -175,24 +160,6 @@ def test_dead(q, clock, probe):
     q.dead.replay()
     run(q)
     assert due(q, task_id) == 1020
-
-
-@pytest.mark.parametrize("how", [{"every": 100}, {"cron": "*/5 * * * *"}])
-def test_expires(q, clock, probe, how):
-    """`expires_in` counts from each time the task is due; a run not started by then is dead."""
-    task_id = q.push("x", expires_in=50, **how)
-    if "cron" in how:
-        at(clock, 149)
-    run(q)
-    following = due(q, task_id)
-    run_at(q, clock, following + 49)
-    following = due(q, task_id)
-    at(clock, following + 50)
-    assert q.pop().task is None
-    assert q.get(task_id).reason == "expired"
-    q.dead.replay()
-    run(q)
-    assert due(q, task_id) > following
 
 
 # Keys

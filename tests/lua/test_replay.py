@@ -26,19 +26,6 @@ def test_all(q, clock, probe):
     assert (q.stats().replayed, q.stats().dead) == (3, 0)
 
 
-def test_attempts_start_anew(q, clock, probe):
-    """A task whose attempts were spent has all of them again, and remembers its last error."""
-    task_id = q.push("x", max_attempts=2)
-    for _ in range(2):
-        q.fail(probe.pop(), "broken", delay=0)
-    q.dead.replay(task_id)
-    for attempt in (1, 2):
-        task = probe.pop()
-        assert (task.attempt, task.last_error) == (attempt, "broken")
-        q.fail(task, "broken", delay=0)
-    assert q.get(task_id).attempts == 2
-
-
 @pytest.mark.many_calls
 def test_chosen(q):
     """Letters are chosen by reason, group and condition, over more than one page."""

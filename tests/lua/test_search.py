@@ -42,15 +42,6 @@ def test_search_is_peek(q, probe, state):
     assert probe.stored() == before
 
 
-def test_search_looks_at_so_many(q, probe):
-    """It ends after `look` tasks, and says how many are left behind them."""
-    q.push_many([Push(f"word {n}") for n in range(250)])
-    head, ids = search(probe, text="word 249", look=120)
-    assert (head[:3], ids) == ([0, 120, 130], [])
-    head, ids = search(probe, text="word 249", look=200, score=head[3], member=head[4])
-    assert head[:3] == [1, 130, 0]
-
-
 def test_search_by_group(q, probe):
     """In waiting it looks at the tasks of the group only; names that begin alike are others."""
     q.push_many([Push(n, group=g) for n in range(5) for g in ("a", "ab", "a.b", "b")])
@@ -141,37 +132,3 @@ def test_survey(q, probe, clock):
     assert survey(probe, now + 30_000)[0][1] == ""
     q.pause()
     assert survey(probe, now)[0][1] == "inf"
-
-
-def test_survey_counts_closings_while_they_last(q, probe, clock):
-    """Closings, leases and delays that are over count as over, before any upkeep has moved them."""
-    for n in range(9):
-        q.push("x", group=f"g{n}")
-        q.delay_group(f"g{n}", n + 1)
-        q.push("x", delay=n + 1)
-    for n in range(9):
-        q.push("x")
-        q.pop(visibility=n + 1)
-    now = clock()
-    for passed in range(11):
-        values, held, _ = survey(probe, now + 1000 * passed)
-        left = max(0, 9 - passed)
-        assert values[2] == str(left)
-        assert values[3] == (str(now + 1000 * (passed + 1)) if left else "")
-        assert (values[11], values[12]) == (str(left), str(9 - left))
-        assert held[2::2] == [f"g{n}" for n in range(passed, min(passed + 8, 9))]
-
-
-def test_survey_knows_when_a_consumer_asked(q, probe, clock):
-    """The last pop is known to 5 s, also one that found nothing."""
-    q.push("x")
-    assert survey(probe, clock())[0][13] == "0"
-    q.pop()
-    asked = clock()
-    assert survey(probe, asked)[0][13] == str(asked)
-    clock.advance(4.9)
-    q.pop()
-    assert int(survey(probe, clock())[0][13]) in (asked, clock())
-    clock.advance(5)
-    q.pop()
-    assert survey(probe, clock())[0][13] == str(clock())

@@ -46,25 +46,6 @@ def test_clear(q, clock, probe, scope):
     assert b"queue_rules" not in probe.stored()["conf"]
 
 
-def test_clear_a_groups_own(q, clock):
-    """A group whose own limit is cleared has the default's again, and what it was granted counts.
-
-    The other groups keep theirs.
-    """
-    q.set_limit(1, 10, group="*")
-    q.set_limit(1, 10, burst=2, group="g")
-    fill(q, 5)
-    fill(q, 2, group="h")
-    assert payloads(q) == [0, 1, 0]
-    q.clear_limit("g")
-    clock.advance(10)
-    assert payloads(q) == [1]
-    clock.advance(10)
-    assert payloads(q) == [2]
-    clock.advance(10)
-    assert payloads(q) == [3]
-
-
 # For whom, and from when
 
 

@@ -38,14 +38,6 @@ def text(value: bytes | str) -> str:
     return value if isinstance(value, str) else value.decode()
 
 
-def test_requests(q, clock):
-    """Without the name of a unit, requests count; a task that costs none counts as one."""
-    fair: DPQ[Any] = DPQ(q.redis, q.queue_name, fairness="units", clock=clock)
-    fair.push_many(Push(n, group="a", cost=3) for n in range(3))
-    fair.push_many(Push(n, group="b", cost={"": 0, "tokens": 9}) for n in range(6))
-    assert order(fair, 9) == "abbb" * 2 + "a"
-
-
 @pytest.mark.parametrize("seed", range(2))
 def test_shares(fair, clock, seed):
     """Of any two groups that both have tasks, each gets its weight's share, within one task of
@@ -77,15 +69,6 @@ def test_shares(fair, clock, seed):
         assert max(ahead) - min(ahead) <= bound, (one, other, weights)
     assert len(seen) > 50
     assert fair.check() == []
-
-
-def test_a_group_that_comes_late(fair):
-    """It begins where the others are: what it did not spend is no credit."""
-    fill(fair, "a", 30, 10)
-    fill(fair, "b", 30, 10)
-    assert order(fair, 20) == "ab" * 10
-    fill(fair, "c", 20, 5)
-    assert Counter(order(fair, 16)) == {"a": 4, "b": 4, "c": 8}
 
 
 @pytest.mark.parametrize("kept", [True, False])

@@ -76,14 +76,6 @@ def test_it_is_forgotten_slowly(q, clock, fill):
     assert interval(q, clock) == 0.1
 
 
-def test_it_stays_when_the_limit_is_said_again(q, clock, fill, probe):
-    """Each process says its limit at its start: what was learned stays."""
-    q.set_limit(10, 1, group="g")
-    refuse(q, clock)
-    q.set_limit(10, 1, group="g")
-    assert learned(q) == 0.05
-
-
 # What teaches nothing
 
 

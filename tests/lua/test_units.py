@@ -42,16 +42,6 @@ def test_all_units_or_none(q, clock):
     assert q.check() == []
 
 
-def test_what_a_task_does_not_take_holds_it_up_no_longer(q, clock):
-    """A spent window of tokens lets tasks without tokens pass, in other groups of the queue too."""
-    q.set_limit([RateLimit(600, 60, 9), RateLimit(60, 60, 10, unit="tokens")])
-    q.push_many(
-        [Push("all", 9, cost={"tokens": 10}), Push("none"), Push("no request", cost={"": 0})]
-    )
-    assert payloads(q) == ["all", "none", "no request"]
-    assert left(q, None) == (7, 0)
-
-
 @pytest.mark.parametrize("text", ["0|5 1000T 2", "0|5 1000to-ken 2", "0|5 tokens 2", "0|5 1000  2"])
 @pytest.mark.damaged
 def test_rules_with_a_strange_unit(q, probe, text):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dpq import DPQ, ConfigurationError, TaskNotFoundError
+from dpq import ConfigurationError, TaskNotFoundError
 
 
 def test_priority_when_ready(q, probe):
@@ -82,17 +82,3 @@ def test_not_found(q, probe, way):
         with pytest.raises(TaskNotFoundError):
             q.update(task_id, **change)
     assert probe.stored() == before
-
-
-def test_aging(q, clock, probe):
-    """Neither a new priority nor a new delay of a task that was due takes its age away."""
-    queue = DPQ(q.redis, q.queue_name, aging=1, clock=clock)
-    old = queue.push("old")
-    clock.advance(10)
-    queue.push("new", priority=9)
-    queue.update(old, priority=5)
-    queue.update(old, priority=0)
-    assert [task.payload for task in queue.peek()] == ["old", "new"]
-    queue.update(old, delay=5)
-    clock.advance(5)
-    assert probe.drain() == ["old", "new"]

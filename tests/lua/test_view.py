@@ -130,18 +130,3 @@ def test_waiting_and_in_flight(q, clock):
     assert counts == {None: (5, 3), "g": (2, 2)}
     q.delay_group("g", 60)
     assert (q.group("g").waiting, q.group("h").waiting) == (2, 2)
-
-
-def test_changes_nothing(q, clock, probe):
-    """Looking leaves everything as it was, the probe's turn and ended closings included."""
-    q.set_limit(1, 10, burst=2, group="g", concurrency=1, adaptive=Adaptive(1, 5))
-    q.set_limit(1, 10, concurrency=1)
-    fill(q, 4)
-    q.rate_limited(q.pop().task, 5)
-    q.delay_group("h", 5)
-    clock.advance(100)
-    before = probe.stored()
-    q.limits()
-    q.groups()
-    q.group("g")
-    assert probe.stored() == before

@@ -33,10 +33,3 @@ def test_three_turns_where_others_get_one(fair, one_by_one):
     fill(fair, "abc")
     assert order(fair, 15, one_by_one) == "aaabc" * 3
     assert fair.check() == []
-
-
-def test_without_round_robin_it_means_nothing(q):
-    """The order of the tasks decides."""
-    q.set_limit(group="a", weight=3)
-    q.push_many(Push(n, group=group) for n in range(3) for group in "ab")
-    assert order(q, 6) == "ababab"

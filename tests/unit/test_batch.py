@@ -210,27 +210,6 @@ def test_what_another_process_has_saved_is_not_sent_again(batch: Batch, saved: P
     assert len(sent) == 1
 
 
-def test_an_answer_goes_into_the_file_that_replaced_the_old_one(
-    batch: Batch, saved: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It was replaced while this process waited for the lock of the old one."""
-    saved.write_bytes(answer(batch, 2) + answer(batch, 1))
-    lock = module.fcntl.flock
-    replaced: list[int] = []
-
-    def wait(file: int, how: int) -> None:
-        lock(file, how)
-        if not replaced:
-            replaced.append(file)
-            fresh = saved.with_name("fresh")
-            fresh.write_bytes(answer(batch, 1) + answer(batch, 2))
-            fresh.replace(saved)
-
-    monkeypatch.setattr(module.fcntl, "flock", wait)
-    asyncio.run(Results(saved, (), batch).save(3, answer(batch, 3)))
-    assert lines_of(saved) == [1, 2, 3]
-
-
 # What is sent, and where
 
 

@@ -10,7 +10,7 @@ from dpq import (
     TaskState,
 )
 from dpq.model.payload import Codec
-from dpq.script import remembered, replies
+from dpq.script import replies
 
 CODEC: Codec[Any] = Codec(Any, 1000)
 EARLIER = b"12 1 3 2 - 0 10 1 500 2.5 1700000000000 0 0 1000000000000007\t\t\t\t"  # no letter
@@ -82,19 +82,6 @@ def test_unreadable_when_looked_at():
     """The payload of a live task that does not validate comes as its text."""
     [task] = replies.read_page(NUMBERS, TaskState.READY, [b"id", b"0", RECORD, b'"x"'])
     assert (task.id, task.payload) == ("id", '"x"')
-
-
-def test_slots_of_other_programs():
-    """A slot is read though it has a total that this program does not know, or lacks one."""
-    names = [b"pushed", b"pu", b"popped", b"po", b"ready", b"rd", b"oldest_ready", b"or"]
-    more, less = b"60000 pu 5 po 3 zz 7 or 250 w3 2 x9 1 ", b"120000 pu 6 "
-    damaged = [b"", b"180000 pu", b"180000 pu x ", b"1 at 5 seconds y ", b"x pu 1 "]
-    first, last = remembered.read_slots(60)([names, more, less, *damaged])
-    assert (first.pushed, first.deliveries, first.oldest_due_seconds) == (5, 3, 0.25)
-    assert first.wait
-    assert first.wait.count == 2
-    assert (last.pushed, last.deliveries, last.oldest_due_seconds, last.wait) == (6, 0, None, None)
-    assert (first.at.timestamp(), last.at.timestamp(), last.seconds) == (60, 120, 60)
 
 
 @pytest.mark.parametrize("version", ["6.2.0", "6.2.14", "7.0.15", "9.1.2", "10.0", "7"])

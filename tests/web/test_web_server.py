@@ -115,43 +115,6 @@ def test_a_lease_is_given_back_after_a_question(change: Browser, q: DPQ, path: s
     assert (q.held(), q.get(one.id).attempt) == ([], 1)
 
 
-def test_a_worker_is_made_quiet_after_a_question(
-    dashboard: Open, q: DPQ, second: DPQ, path: str
-) -> None:
-    """In one queue or in all of its queues; the pages and the API say so, and who did it."""
-    change, look = dashboard(q, second, write=True), dashboard(q, second)
-    for each in (q, second):
-        beat(each, "w1", "crawler", 0)
-
-    def quiet() -> list[bool]:
-        return [bool(each.workers()[0].quiet_since) for each in (q, second)]
-
-    asked = change.submit(f"{path}/workers/w1/quiet", 200, name="crawler")
-    assert "Let worker crawler take no new tasks" in asked.text
-    assert quiet() == [False, False]
-    assert "1 done" in change.submit(f"{path}/workers/w1/quiet", 200, sure=1).text
-    assert quiet() == [True, False]
-    [event] = q.events()
-    assert event.kind == "quieted"
-    assert "(dashboard)" in event.detail
-    [told] = change.api(f"/queues{path[2:]}/workers")["workers"]
-    assert told["quiet"] == [q.queue_name]
-    assert "(dashboard)" in told["quiet_by"]
-    assert ">quiet<" in look.page(f"{path}/workers")
-    assert f"quiet in {q.queue_name}" in look.page("/workers")
-    assert "1 quiet" in look.page(path)
-    change.submit("/workers/w1/quiet", 200, sure=1)
-    assert quiet() == [True, True]
-    change.submit("/workers/w1/unquiet", 200, sure=1)
-    assert quiet() == [False, False]
-    queue = f"/queues{path[2:]}"
-    look.call(f"{queue}/workers/w1:quiet", status=403)
-    assert "/quiet" not in look.page(f"{path}/workers") + look.page("/workers")
-    assert change.call(f"{queue}/workers/w1:quiet") == {"done": 1, "missed": 0}
-    assert change.call(f"{queue}/workers/w1:unquiet") == {"done": 1, "missed": 0}
-    assert quiet() == [False, False]
-
-
 def test_a_running_action_is_on_every_page(dashboard: Open, q: DPQ, path: str) -> None:
     """Its progress stands on all pages; its stop button, for users with its right, stops it."""
     q.push_many([Push(n) for n in range(3)])

@@ -148,21 +148,3 @@ def test_a_dead_letter_says_why(look: Browser, q: DPQ, path: str, redis: Any) ->
     assert kinds == ["pushed", "delivered", "dead"]
     assert "attempts spent" in html
     assert "HTTP 404 for page 17" in html
-
-
-def test_progress_and_result(look: Browser, q: DPQ) -> None:
-    """The page shows how far a running task is, and what a finished one has returned."""
-    id_ = q.push({"n": 1})
-    task = q.pop().task
-    assert task
-    q.progress(task, 40, 100, "page <4>")
-    page = look.get(f"/q/{q.queue_name}/tasks/{id_}").text
-    assert '<progress max="100.0" value="40.0"' in page
-    assert "40 of 100 (40%): page &lt;4&gt;" in page
-    assert told(look, q, id_)["progress"]["done"] == 40
-    q.ack(task, result={"links": ["<b>"]})
-    answer = look.get(f"/q/{q.queue_name}/tasks/{id_}")
-    assert answer.status_code == 200
-    assert "Result" in answer.text
-    assert "&lt;b&gt;" in answer.text
-    assert "finished" in answer.text
