@@ -17,7 +17,6 @@ from dpq import (
     BatchFinishedError,
     ConfigurationError,
     ExportFileError,
-    ImportConflictError,
     LeaseLostError,
     Push,
     Quota,
@@ -192,29 +191,6 @@ def test_settings_limits_and_pause_come_over(make, clock):
     assert other.pop().task is None
     clock.advance(501)
     assert other.pop().task.payload == "a"
-
-
-def test_again_adds_what_is_gone(make):
-    """With `again` an export that was imported before is imported as a whole."""
-    q, other = make(), make("b")
-    q.push_many([Push(n) for n in range(3)])
-    lines = moved(q, other)
-    other.ack(other.pop().task)
-    assert other.import_(lines).added == 0
-    report = other.import_(lines, again=True)
-    assert (report.added, report.stored, report.before) == (1, 2, 0)
-    assert other.size() == 3
-
-
-def test_another_task_under_the_id_is_a_conflict(make):
-    """A task of another group with the same id is none of the export."""
-    q, other = make(), make("b")
-    q.push("a", group="g")
-    lines = moved(q, other)
-    changed = [line.replace('"group":"g"', '"group":"h"') for line in lines]
-    with pytest.raises(ImportConflictError, match="its group or key differs") as caught:
-        other.import_(changed, again=True)
-    assert caught.value.key is None
 
 
 @pytest.mark.parametrize("setting", [{"order": "lifo"}, {"aging": 1.0}, {"dead_max_tasks": 3}])

@@ -118,7 +118,7 @@ async def test_asyncio_clients(redis, queue_name, host, kind, caplog):
             await asyncio.gather(*q._background)
             return text
 
-        async with asking(kind, q, spent=openai_usage, timeout=5) as client:
+        async with asking(kind, q, spent=openai_usage, timeout=60) as client:
             for path, body, _ in BODIES:
                 assert await get(path) == body
             if kind == "httpx":
@@ -127,7 +127,7 @@ async def test_asyncio_clients(redis, queue_name, host, kind, caplog):
             else:
                 async with client.get(f"{host.url}/stream"):
                     pass
-        async with asking(kind, q, spent=lambda answer: 1 // 0, timeout=5) as client:
+        async with asking(kind, q, spent=lambda answer: 1 // 0, timeout=60) as client:
             assert await get("usage") == WHOLE
         assert round((await q.group(GROUP)).units_left[0]) == 1000 - 7 - 9 - 3 * 100
         assert "ZeroDivisionError" in caplog.text

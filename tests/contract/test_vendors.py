@@ -136,7 +136,7 @@ def client(live: DPQ[Any]) -> Iterator[httpx2.Client]:
     live.set_limit(LIMITS, group=GROUP)
     cost = {"tokens": 500, "output_tokens": 500}
     with httpx2.Client(
-        transport=dpq.httpx2.Transport(live, cost=cost, spent=either, timeout=5)
+        transport=dpq.httpx2.Transport(live, cost=cost, spent=either, timeout=60)
     ) as client:
         yield client
 

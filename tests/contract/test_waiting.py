@@ -299,34 +299,6 @@ def test_a_push_waits_for_room(waiting: DPQ[Any], redis: Redis, background: Any)
     assert not redis.exists(key_of(waiting.queue_name, "tracked"))
 
 
-@pytest.mark.parametrize(
-    "wider",
-    [
-        {"max_tasks": 4},
-        {"max_tasks": 0},
-        {"max_waiting": 2},
-        {"max_waiting": 0},
-        {"when_full": "drop_worst"},
-    ],
-    ids=str,
-)
-def test_wider_bounds_call(
-    waiting: DPQ[Any],
-    redis: Redis,
-    background: Any,
-    monkeypatch: pytest.MonkeyPatch,
-    wider: dict[str, Any],
-) -> None:
-    """Producers that wait, here in two groups, hear of wider bounds; else they ask hourly."""
-    monkeypatch.setattr(producer, "ASK_FOR_ROOM_SECONDS", 3600.0)
-    waiting.set_bounds(**{"max_waiting": 1} if "max_tasks" not in wider else {"max_tasks": 2})
-    waiting.push_many([Push("a", group="g"), Push("a", group="h")])
-    pushed = [background(waiting.push, "b", group=group, timeout=LONG) for group in "gh"]
-    wait_for_producers(waiting, redis, 2)
-    waiting.set_bounds(**wider)
-    assert len({future.result(PATIENCE) for future in pushed}) == 2
-
-
 def test_no_room_in_time(waiting: DPQ[Any], redis: Redis) -> None:
     """If there is no room within the timeout, the push is refused, and nothing is left of it."""
     waiting.set_bounds(max_tasks=1)

@@ -256,7 +256,7 @@ def test_a_call_is_a_message(q, clock, redis):
     """The end of a lease calls the first caller by its id, and nobody else."""
     heard = redis.pubsub(ignore_subscribe_messages=True)
     heard.subscribe(PREFIX + "here")
-    heard.get_message(timeout=1)
+    heard.get_message(timeout=60)
     q.set_limit(concurrency=1, group="g")
     holder, first, second = Asker(q), Asker(q), Asker(q)
     for asker in (holder, first, second):
@@ -264,7 +264,7 @@ def test_a_call_is_a_message(q, clock, redis):
         asker.ask()
         clock.advance(0.001)
     holder.end()
-    message = heard.get_message(timeout=1)
+    message = heard.get_message(timeout=60)
     assert message["data"] in (first.caller.id, first.caller.id.encode())
     assert heard.get_message() is None
     heard.close()

@@ -109,20 +109,3 @@ def test_kept_when_the_limit_is_said_again(q, clock, learn, scope):
 
 
 # Where the limit may be: known from the last 429
-
-
-@pytest.mark.parametrize(("units", "last"), [(2, 8), (9, 9)])
-def test_where_the_limit_is(q, clock, learn, units, last):
-    """It is what went through in the last window: at least what was clean, 8; at most the rate, 9.
-
-    From below, a clean window adds 3/128 of that.
-    """
-    learn()
-    use(q, clock, 8)
-    use(q, clock, units, 0.5)
-    hit(q, 1)
-    assert rate(q) == 7
-    clock.advance(1)
-    for _ in range(6):
-        use(q, clock, 1, 0.2)
-    assert rate(q) == 7 + last * 3 / 128

@@ -4,7 +4,7 @@ or by reading for it."""
 import pytest
 from kit.limits import fill, take
 
-from dpq import DPQ, Adaptive, RateLimit, RateLimited
+from dpq import DPQ
 from dpq.limits.permit import Caller, PermitRequest
 
 
@@ -48,23 +48,6 @@ def test_a_caller_hears_that_a_closed_group_was_opened(q, clock, seconds):
     q.delay_group("g", 0)
     caller.receive(q._session.run(q._operations.acquire, caller, 0.0), 0.0)
     assert caller.granted
-
-
-@pytest.mark.parametrize("members", [None, ["k"]])
-def test_a_429_of_a_permit_that_is_told_twice_teaches_once(q, clock, members):
-    """The answer was lost, and the client has sent it again."""
-    learns = Adaptive(floor=1, ceiling=100)
-    q.set_limit(RateLimit(40, 1, adaptive=learns), group="g", members=members)
-    caller = ask(q)
-    for _ in range(3):
-        q._session.run(q._operations.met_limit, caller, RateLimited(0, scope="member"), "", "")
-        clock.advance(0.1)
-    state = q.group("g")
-    assert (state.members[0] if members else state).rate == 20
-    clock.advance(1)
-    q._session.run(q._operations.met_limit, ask(q), RateLimited(0, scope="member"), "", "")
-    state = q.group("g")
-    assert (state.members[0] if members else state).rate == 10
 
 
 @pytest.mark.parametrize("members", [None, ["k", "l"]])

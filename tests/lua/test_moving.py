@@ -122,23 +122,6 @@ def test_what_was_spent_replaces_what_was_reserved(
     assert payloads(q) == ["next"]
 
 
-def test_another_rate_counts_what_was_granted(q: DPQ[Any], clock: Any) -> None:
-    """In a window of the same length, exactly; an even window is another one."""
-    q.set_limit([TEN], group="g")
-    fill(q, 60)
-    assert len(payloads(q)) == 10
-    q.set_limit([RateLimit(15, 60, moving=True, slack=0)], group="g")
-    assert len(payloads(q)) == 5
-    q.set_limit([RateLimit(12, 60, moving=True, slack=0)], group="g")
-    assert left(q) == -3
-    clock.advance(60.001)
-    assert len(payloads(q)) == 12
-    q.set_limit([RateLimit(6, 60, burst=2, slack=0)], group="g")
-    assert len(payloads(q)) == 2
-    q.set_limit([TEN], group="g")
-    assert left(q) == 10, "of what another kind of window has granted it knows nothing"
-
-
 @pytest.mark.many_calls
 @pytest.mark.parametrize("seed", range(2))
 def test_the_bound_and_the_rate_in_saturation(

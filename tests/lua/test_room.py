@@ -153,7 +153,7 @@ def test_no_more_are_called_than_there_is_room_for(q, probe):
     q.push("x")
     listener = q.redis.pubsub()
     listener.subscribe("dpq:calls:ear")
-    listener.get_message(timeout=5)
+    listener.get_message(timeout=60)
     producers = []
     for _ in range(3):
         producer = Producer(0, None)

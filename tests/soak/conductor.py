@@ -14,7 +14,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
@@ -57,7 +57,7 @@ KINDS = {
     "kill consumer": 5, "kill producer": 2, "kill scheduler": 1, "pause consumer": 2,
     "dismiss consumer": 2,
     "flush scripts": 2, "cut connections": 2, "stall server": 2, "kill server": 3, "switch over": 2,
-    "fail over, losing": 2, "kill replica": 1, "rewrite log": 1,
+    "fail over, losing": 2,
 }  # fmt: skip
 """What is broken, and how often in one deck; decks are shuffled, and dealt one after the other."""
 
@@ -339,15 +339,6 @@ class Conductor:
             self._pair.fence()
             self._pair.fail_over(self._chance.uniform(0.02, 0.1))
         self._pair.follow()
-
-    def _kill_replica(self) -> None:
-        with self._fault("replica"):
-            self._pair.replica.kill()
-            self._pair.follow()
-
-    def _rewrite_log(self) -> None:
-        with self._fault("rewrite"), suppress(RedisError):  # it may do so already
-            self._pair.master.client.bgrewriteaof()
 
     # Before, meanwhile and after
 
