@@ -9,7 +9,6 @@ from kit.askers import Asker
 from kit.limits import SCOPES, fill, payloads
 
 from dpq import DPQ, LimitTimeoutError, Quota, RateLimit
-from dpq.limits.permit import PermitRequest
 from dpq.link.listener import PREFIX
 
 
@@ -233,23 +232,6 @@ def test_a_caller_that_died_in_the_line(q, clock, scope):
     assert payloads(q) == ["x"]
     assert dead.ask().code == 2
     assert dead.caller.place[18:34] == "1700000000001000", "it has kept its place"
-
-
-def test_who_gives_up_leaves_the_line(q, clock):
-    """At its timeout, or by an interrupt, a caller makes room for the next one, which is called."""
-    q.set_limit(concurrency=1, group="g")
-    holder, first, second, third = Asker(q), Asker(q, timeout=1), Asker(q), Asker(q)
-    for asker in (holder, first, second, third):
-        asker.ask()
-        clock.advance(0.001)
-    holder.end()
-    first.caller.request = PermitRequest.checked("g", 1, 0, 0, 60.0)
-    first.caller._until = 0.0
-    with suppress(LimitTimeoutError):
-        assert first.ask().code == 1, "its last call may still be granted"
-        first.end()
-    q._session.run(q._operations.end_permit, second.caller, second.caller.place, "")
-    assert third.ask().code == 1
 
 
 def test_a_call_is_a_message(q, clock, redis):

@@ -209,6 +209,16 @@ def test_raise_priority(q, clock, probe, state):
     assert q.get(holder) == before.model_copy(update={"priority": 9})
 
 
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("priority", [5, 4])
+def test_raise_priority_not(q, clock, probe, state, priority):
+    """A lower or equal priority changes nothing."""
+    hold(q, clock, state)
+    before = probe.stored()
+    q.push("new", priority, key="k", group="g", on_duplicate="raise_priority")
+    assert probe.stored() == before
+
+
 def test_rerun_of_a_running_task(q, clock, probe):
     """`rerun` leaves the lease alone; what runs after the crash of the run is what was ordered."""
     holder = hold(q, clock, "invisible")

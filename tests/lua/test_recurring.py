@@ -88,6 +88,21 @@ def test_every_does_not_pile_up(q, clock, probe):
     assert due(q, task_id) == 100_020
 
 
+@pytest.mark.parametrize("verb", ["ack", "fail"])
+def test_place_in_lifo(q, clock, probe, verb):
+    """In a LIFO queue it stands before equals from before its return, and behind later ones."""
+    lifo = type(q)(q.redis, q.queue_name, order="lifo", clock=clock, default_max_attempts=1)
+    lifo.push("recurring", every=10)
+    task = lifo.pop().task
+    lifo.push("before", delay=10)
+    getattr(lifo, verb)(task)
+    lifo.push("after", delay=10)
+    at(clock, 10)
+    lifo.push("after that")
+    payloads = [task.payload for task in lifo.pop_many(4)]
+    assert payloads == ["after that", "after", "recurring", "before"]
+
+
 # cron
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dpq import ResultTimeoutError, TaskDeadError, TaskNotFoundError
+from dpq import NO_RESULT, ResultTimeoutError, TaskDeadError, TaskNotFoundError
 from dpq.script.assembly import script
 
 FIELDS = 3
@@ -80,6 +80,21 @@ def test_a_cap_of_number(q, probe, capped):
         capped(probe.pop(), f"60000 {i}\n")
     assert values_of(q) == list(range(21, 30))
     assert probe.redis.hlen(probe.key("results")) == 9 * FIELDS + 1
+
+
+def test_many(q, probe):
+    """Of several tasks each has its own result, or none; those that are not finished have none."""
+    for i in range(5):
+        q.push(i, group="g" if i % 2 else None)
+    tasks = q.pop_many(5)
+    q.set_visibility(tasks[1], 0)
+    again = probe.pop()
+    assert again.id == tasks[1].id
+    with pytest.raises(Exception, match="cannot ack task"):
+        q.ack_many(tasks, results=["a", "b", NO_RESULT, "d", "e"])
+    assert values_of(q) == ["a", "d", "e"]
+    assert q.ack_many([*tasks[:1], again, again], results=["new", "b", "c"])[0] is False
+    assert values_of(q) == ["a", "d", "e", "b"]
 
 
 @pytest.mark.parametrize("reason", ["by hand", "lease expired", "expired", "attempts spent"])

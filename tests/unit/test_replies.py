@@ -34,26 +34,6 @@ def test_batch(delivery):
     assert (batch.unreadable, batch.again) == ([], False)
 
 
-@pytest.mark.parametrize("group", ["", "gr\xfcn", "g q1 f2", "x" * 200])
-@pytest.mark.parametrize("counts", [b"", b"12 1 3 2 - 0 ", b"12 1 3 2 f 0 "])
-def test_plain_record(group, counts):
-    """A plain record has four numbers and the group; what it does not say is as usual."""
-    record = counts + b"q18bcfe56800000000000000007 -5\t" + group.encode()
-    reply = [b"delayed", b"1700000000500", record, b'"\\n"', b""]
-    [task] = replies.read_stored(CODEC, ["id"], reply)
-    assert (task.id, task.payload, task.priority, task.group) == ("id", "\n", -5, group or None)
-    expected = (12, 2, 3, 2) if counts else (0, 1, 0, 0)
-    assert (task.token, task.attempt, task.deliveries, task.deferrals) == expected
-    assert (task.max_attempts, task.enqueued_at) == (10, START)
-    assert (task.key, task.last_error, task.cost, task.every, task.cron) == (None,) * 2 + (
-        1,
-        None,
-        None,
-    )
-    assert (task.visibility, task.time_limit) == (None, None)
-    assert task.visible_until == START + timedelta(milliseconds=500)
-
-
 def test_batch_with_unreadable_payloads():
     """Tasks whose payloads do not validate are set apart with their errors; the others come."""
     reply = [1_700_000_030_000, b"one", RECORD + b'\n"x"', b"two", RECORD + b"\n2"]
