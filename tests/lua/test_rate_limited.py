@@ -106,9 +106,9 @@ def test_of_zero_seconds(q, tasks):
 def test_a_longer_closing_is_never_shortened(q, clock, tasks, scope):
     """Of several 429s the one that closes longest decides, in whatever order they come."""
     tasks = [take(q) for _ in range(3)]
-    q.rate_limited(tasks[0], 10, scope)
-    q.rate_limited(tasks[1], 2, scope)
-    q.rate_limited(tasks[2], 20, scope)
+    q.rate_limited(tasks[0], 2, scope)
+    q.rate_limited(tasks[1], 20, scope)
+    q.rate_limited(tasks[2], 10, scope)
     assert "g0" not in payloads(q)
     assert exactly_after(q, clock, 20) == ["g0"]
 
