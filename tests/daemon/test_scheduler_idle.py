@@ -14,7 +14,7 @@ from support import wait_for
 from dpq import DPQ, Scheduler
 from dpq.link import waiter
 from dpq.scheduler import daemon, upkeep
-from dpq.script.keys import REGISTRY, key_of
+from dpq.script.keys import key_of
 
 
 @pytest.fixture
@@ -117,14 +117,3 @@ def test_without_glances_each_queue_is_stepped(
             queue.push(1, delay=0.05)
         for queue in several[::3]:
             wait_for(lambda q=queue: in_ready(q) == 1, queue.stats)
-
-
-def test_a_name_without_a_marker_is_found(redis: Redis, several: list[DPQ[Any]]) -> None:
-    """The number of names has changed: the list is read again."""
-    left_out = several[3].queue_name
-    redis.srem(REGISTRY, left_out)
-    scheduler = Scheduler(redis)
-    with running(scheduler):
-        wait_for_rest(redis, scheduler, len(several) - 1)
-        redis.sadd(REGISTRY, left_out)
-        wait_for(lambda: left_out in scheduler._upkeep.queues, scheduler._upkeep.queues.keys)

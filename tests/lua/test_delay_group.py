@@ -41,6 +41,14 @@ def test_push_into_a_closed_group(q, clock, probe, group):
     assert probe.pop().payload == "best"
 
 
+def test_push_into_an_empty_closed_group(q):
+    """A closed group without tasks lets no newcomer lead, by whichever script it comes."""
+    q.delay_group("g", 60)
+    q.push("x", group="g")
+    q.push("y", group="g", key="k")
+    assert (q.pop().task, q.stats().waiting) == (None, 2)
+
+
 def test_open_by_hand(q, probe, group):
     """0 opens at once, promotes the best only, and wakes."""
     q.delay_group("g", 60)

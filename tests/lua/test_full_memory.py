@@ -137,8 +137,28 @@ def followed(q: DPQ[Any], clock: Clock) -> None:
     q.bury(tasks[1], "no")
 
 
+def stale(q: DPQ[Any], clock: Clock) -> None:
+    """What conf says of the next event is wrong, or lost."""
+    fill(q, clock)
+    q.redis.hset(key_of(q.queue_name, "conf"), "next_event", "0")
+
+
 WORLDS: list[Build] = [
-    *(fill, grouped, closed, limited, spent, full, due, hit, paused, dead, learned, followed),
+    *(
+        fill,
+        grouped,
+        closed,
+        limited,
+        spent,
+        full,
+        due,
+        hit,
+        paused,
+        dead,
+        stale,
+        learned,
+        followed,
+    ),
 ]
 
 

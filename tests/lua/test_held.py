@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from dpq import LeaseInfo
-from dpq.verbs.workers import MOST_NAMED, Doing
+from dpq.verbs.workers import Doing
 
 
 def beat(q, worker, *tasks, name=None, running=0, longest_ms=None, longest_task=None):
@@ -38,19 +38,6 @@ def test_what_it_says(q, clock):
         host="host",
         pid=77,
     )
-
-
-def test_a_beat_is_bounded(q, probe):
-    """It names the 1000 oldest leases, and says how many there are."""
-    leases = [(f"id{n}", 10**15 + n) for n in range(MOST_NAMED + 50)]
-    about = ("w", "w", "host", 77, 0, 8, 4.0, Doing(leases[::-1]))
-    q._session.run(q._operations.beat, *about)
-    stored = probe.stored()["workers"][b"w\t"].decode()
-    tokens = stored.partition("\t")[2].split()
-    assert tokens == [str(token) for _, token in leases[:MOST_NAMED]]
-    assert len(stored) < 20_000
-    assert q.workers()[0].holds == MOST_NAMED + 50
-    assert len(probe.call("workers", "", "0", 60_000, "")[-1]) < 100  # a look does not read them
 
 
 def test_the_longest_held_first(q, clock):

@@ -72,19 +72,6 @@ def test_search_by_text(q, probe):
         assert search(probe, text=text, blind=1)[1] == []
 
 
-def test_dead_kinds_page_by_page(q, probe, clock):
-    """It looks at so many from a rank on, and names the newest of each kind."""
-    ids = []
-    for n in range(7):
-        ids.append(q.push(n))
-        clock.advance(1)
-        q.bury(q.pop().task, "no")
-    looked, left, reason, _, count, newest, died = probe.call("dead_kinds", 2, 3)
-    assert (looked, left, reason, count, newest.decode()) == (3, 2, b"no", 3, ids[4])
-    assert float(died) == q.get(ids[4]).died_at.timestamp() * 1000
-    assert probe.call("dead_kinds", 7, 3) == [0, 0]
-
-
 def test_find_groups(q, probe):
     """By name in byte order and behind a name; closed ones by opening; the largest all."""
     q.push_many([Push(n, group=f"g{n % 12:02}") for n in range(48)])

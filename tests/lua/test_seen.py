@@ -63,6 +63,22 @@ def test_forget(q, probe):
     assert q.push("y", key="k") == new
 
 
+def test_other_ends(q, probe):
+    """Cancel, purge and a dropped dead letter leave no seen key; a dead letter has its key."""
+
+    def push():
+        return q.push("x", key="k", unique_for=99)
+
+    q.cancel(push())
+    push()
+    q.purge("ready")
+    task_id = push()
+    q.bury(probe.pop(), "no")
+    assert push() == task_id
+    q.dead.purge()
+    assert push() != task_id
+
+
 def test_what_is_over_goes(q, clock, probe):
     """An ack removes two seen keys whose time is over, and upkeep the others in steps."""
     for i in range(5):

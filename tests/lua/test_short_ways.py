@@ -152,3 +152,17 @@ def test_unpushed(plain, clock, probe, reason):
     before = probe.stored()
     assert probe.call("push_plain", clock(), *args) == REFUSED
     assert probe.stored() == before
+
+
+def test_ack_refuses(plain, probe, clock):
+    """What ack_plain does not know is left to ack, and nothing has changed."""
+    tasks = plain.pop_many(3)
+    plain.set_visibility(tasks[1], 9)
+    plain.ack(tasks[2])
+    before = probe.stored()
+    wrong = [(tasks[0], tasks[0].token - 1), (tasks[1], tasks[1].token), (tasks[2], tasks[2].token)]
+    for task, token in wrong:
+        assert probe.call("ack_plain", clock(), task.id, token) == REFUSED
+    assert probe.stored() == before
+    assert probe.call("ack_plain", clock(), tasks[0].id, tasks[0].token) == []
+    assert plain.ack(tasks[0]) is False

@@ -33,3 +33,13 @@ def test_three_turns_where_others_get_one(fair, one_by_one):
     fill(fair, "abc")
     assert order(fair, 15, one_by_one) == "aaabc" * 3
     assert fair.check() == []
+
+
+def test_less_than_one(fair):
+    """A group of weight 0.5 lets every second turn pass; one of 2.5 has two, then three."""
+    fair.set_limit(group="a", weight=0.5)
+    fair.set_limit(group="b", weight=2.5)
+    fill(fair, "abc")
+    rounds = "bbc" + "abbbc"
+    assert order(fair, 24) == rounds * 3
+    assert fair.check() == []
