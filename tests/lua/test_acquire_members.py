@@ -89,3 +89,20 @@ def test_a_member_that_the_pool_lacks(q, clock: Clock):
     with pytest.raises(ConfigurationError, match="'key-4' and 59 more"):
         Asker(q, member="none").ask()
     assert q.check() == []
+
+
+def test_a_caller_of_a_member_comes_before_lesser_tasks(q, clock):
+    """The lease of its member is kept for it; the tasks go on when it has its permit."""
+    q.set_limit(concurrency=2, group="g", members=["a"])
+    out = [Asker(q, member="a") for _ in range(2)]
+    for asker in out:
+        asker.ask()
+    waits = Asker(q, member="a", priority=5)
+    assert waits.ask().code == 2
+    fill(q, 2)
+    out[0].end()
+    assert payloads(q) == []
+    assert waits.ask().code == 1
+    out[1].end()
+    assert payloads(q) == [0]
+    assert q.check() == []

@@ -46,7 +46,7 @@ def test_push_into_an_empty_closed_group(q):
     q.delay_group("g", 60)
     q.push("x", group="g")
     q.push("y", group="g", key="k")
-    assert (q.pop().task, q.stats().waiting) == (None, 2)
+    assert (q.stats().waiting, q.pop().task) == (2, None)
 
 
 def test_open_by_hand(q, probe, group):

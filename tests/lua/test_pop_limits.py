@@ -66,6 +66,15 @@ def test_fractions_do_not_add_up(q, clock, rate, per):
         assert payloads(q) == [payload]
 
 
+def test_every_window_holds(q, clock):
+    """Of several windows the one that grants last decides, at each moment anew."""
+    q.set_limit([RateLimit(3, 30, burst=3), RateLimit(2, 1, burst=2)])
+    fill(q, 9)
+    assert payloads(q) == [0, 1]
+    assert exactly_after(q, clock, 0.5) == [2]
+    assert exactly_after(q, clock, 9.5) == [3]
+
+
 def test_the_default_is_each_groups_own(q, clock):
     """With `*` every group has units of its own; a task without a group has no such limit."""
     q.set_limit(1, 10, group="*")

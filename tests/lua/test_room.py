@@ -86,6 +86,14 @@ def test_the_worst_task_of_a_full_group_is_dropped(q, probe):
     assert probe.drain() == ["a", "c"]
 
 
+def test_a_push_does_not_pay_for_tasks_that_came_back(q, probe):
+    """A push into a group that is far above its bound drops as many tasks as it brings."""
+    q.push_many(Push(i, group="g") for i in range(9))
+    q.set_bounds(max_waiting=2, when_full="drop_worst")
+    q.push("x", 5, group="g")
+    assert (q.stats().dead, q.size()) == (1, 9)
+
+
 def test_bounds_are_set_anew(q):
     """What is not named stays, 0 removes a bound, and a queue of bounds keeps its settings."""
     assert q.bounds() == Bounds(None, None, "refuse")

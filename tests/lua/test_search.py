@@ -119,3 +119,22 @@ def test_survey(q, probe, clock):
     assert survey(probe, now + 30_000)[0][1] == ""
     q.pause()
     assert survey(probe, now)[0][1] == "inf"
+
+
+def test_survey_counts_closings_while_they_last(q, probe, clock):
+    """Closings, leases and delays that are over count as over, before any upkeep has moved them."""
+    for n in range(9):
+        q.push("x", group=f"g{n}")
+        q.delay_group(f"g{n}", n + 1)
+        q.push("x", delay=n + 1)
+    for n in range(9):
+        q.push("x")
+        q.pop(visibility=n + 1)
+    now = clock()
+    for passed in range(11):
+        values, held, _ = survey(probe, now + 1000 * passed)
+        left = max(0, 9 - passed)
+        assert values[2] == str(left)
+        assert values[3] == (str(now + 1000 * (passed + 1)) if left else "")
+        assert (values[11], values[12]) == (str(left), str(9 - left))
+        assert held[2::2] == [f"g{n}" for n in range(passed, min(passed + 8, 9))]

@@ -52,18 +52,6 @@ def test_delay(q, clock, probe, state):
     assert probe.woken() is (state != "waiting")
 
 
-def test_heads(q, probe):
-    """In a group the head is the best one after every change."""
-    ids = [q.push(i, priority=-i, group="g") for i in range(3)]
-    q.update(ids[2], priority=5)
-    assert [task.payload for task in q.peek()] == [2]
-    q.update(ids[2], priority=-9)
-    assert [task.payload for task in q.peek()] == [0]
-    q.update(ids[0], delay=60)
-    assert [task.payload for task in q.peek()] == [1]
-    assert probe.drain() == [1, 2]
-
-
 @pytest.mark.parametrize("way", ["unknown", "dead", "acked", "cancelled"])
 def test_not_found(q, probe, way):
     """What is not live is not found, and nothing changes."""
