@@ -139,7 +139,7 @@ def play(q: DPQ[Any], clock: Clock, said: list[tuple[Any, ...]]) -> None:
                 end()
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=list(HealthCheck), deadline=None)
 @given(
     said=st.lists(acts(), max_size=25),
     shape=st.sampled_from(
