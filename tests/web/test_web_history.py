@@ -7,8 +7,6 @@ from dpq import DPQ
 from dpq.testing import Clock
 from dpq.views.charts import SPANS, last_of, story
 
-MINUTE = 60_000.0
-
 
 def remember(q: DPQ) -> None:
     """Store a slot of the history, as a worker does."""
