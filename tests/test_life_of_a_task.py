@@ -103,17 +103,6 @@ def calls_of(run: Callable[[], Any]) -> tuple[Any, Calls]:
         sys.setprofile(before)
 
 
-def calls_of_thread(name: str, run: Callable[[], Any]) -> Calls:
-    """The functions of DPQ that the thread of a name has called, which `run` starts."""
-    calls: Calls = []
-    threading.setprofile(noting(calls, name))
-    try:
-        run()
-    finally:
-        threading.setprofile(None)
-    return calls
-
-
 def first_missing(picture: Sequence[Arrow], calls: Sequence[tuple[str, str]]) -> Arrow | None:
     """The first arrow that the calls, in their order, do not have; scripts run elsewhere."""
     rest = iter(calls)

@@ -148,20 +148,6 @@ def test_a_pop_waits_for_a_push_and_for_a_moment(q: DPQ, cluster: Cluster) -> No
     assert [task.payload for task in found] == ["now"]
 
 
-def test_several_queues_in_one_exchange(queues: list[DPQ]) -> None:
-    """What goes to several nodes is under way to all of them before a reply is read."""
-    for number, q in enumerate(queues):
-        q.push(number)
-    first = queues[0]
-    for _ in range(2):  # then over open connections, too
-        pops = [q._operations.pop(1, None, "") for q in queues]
-        batches = first._session.run_all(pops)
-        assert len(first._session.connections._idle) == 3
-        for q, batch in zip(queues, batches, strict=True):
-            assert len(batch.tasks) == 1
-            q.release(batch.tasks[0])
-
-
 def test_workers_over_several_nodes(of_each_face: Any, cluster: Cluster) -> None:
     """One worker waits on all nodes at once, is woken from each, and asks nothing when idle."""
     kind, queues = of_each_face

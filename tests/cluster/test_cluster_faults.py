@@ -18,13 +18,12 @@ from kit.threads import in_a_thread
 from pressure import Pressure
 from redis.backoff import NoBackoff
 from redis.crc import key_slot
-from redis.exceptions import ClusterError, RedisError, ResponseError
+from redis.exceptions import RedisError, ResponseError
 from redis.retry import Retry
 from support import PATIENCE_S, wait_for
 from topology import Cluster, Node
 
 from dpq import DPQ, LeaseLostError, Push, Worker
-from dpq.link import asking
 
 SOAK = settings.get_current_profile_name() == "soak"
 
@@ -131,23 +130,6 @@ def migrate(queue_name: str, home: Node, away: Node, *, busy: bool = True) -> in
     with suppress(ResponseError):  # it had no other slot, and is the new one's replica by now
         home.ask("CLUSTER SETSLOT", slot, "NODE", new)
     return len(keys)
-
-
-def test_a_slot_that_does_not_get_there(
-    healed: Cluster, queues: list[DPQ], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """While a slot is stuck on its way its calls fail after a while, and have done nothing."""
-    monkeypatch.setattr(asking, "RIDE_OUT_SECONDS", 0.1)
-    q, elsewhere, _ = queues
-    home = healed.master_of(q.queue_name)
-    away = healed.master_of(elsewhere.queue_name)
-    slot = key_slot(q.queue_name.encode())
-    q.push("before")
-    home.ask("CLUSTER SETSLOT", slot, "MIGRATING", away.ask("CLUSTER MYID"))
-    with pytest.raises(ClusterError):
-        q.push("never", group="g")  # of whose keys some are there: TRYAGAIN
-    home.ask("CLUSTER SETSLOT", slot, "STABLE")
-    assert [task.payload for task in q.pop_many(10)] == ["before"]
 
 
 def test_waiters_follow_a_slot(healed: Cluster, queues: list[DPQ]) -> None:

@@ -10,24 +10,14 @@ import pytest
 from kit.awaited import asyncio_queue
 
 from dpq import (
-    AsyncDPQ,
     LimitTimeoutError,
     Permit,
     RateLimit,
     RateLimited,
 )
-from dpq.limits import permit as plans
-from dpq.queue import units
 from dpq.script.keys import key_of
 
 TOO_MANY = {"Retry-After": "30"}
-
-
-async def permits_out(q: AsyncDPQ[Any], count: int) -> None:
-    """Wait until so many permits are leases."""
-    key = key_of(q.queue_name, "tracked")
-    while sum(b"\t~" in entry for entry in await q.redis.zrange(key, 0, -1)) != count:  # noqa: ASYNC110
-        await asyncio.sleep(0.005)
 
 
 def calls_of(q: Any) -> Counter[str]:
@@ -172,17 +162,6 @@ def test_a_permit_is_renewed(live):
         pass
 
 
-def test_a_dead_caller(live):
-    """A permit that nobody ends comes back by itself."""
-    live.set_limit(concurrency=1, group="g")
-    dead = live.acquire("g", lease=0.2)
-    permit = dead.__enter__()
-    live._leases.let_go(permit._held)
-    permit._held = None
-    with live.acquire("g", timeout=60):
-        pass
-
-
 @pytest.mark.parametrize("asleep", [True, False])
 async def test_a_cancelled_caller_gives_its_booking_back(redis, queue_name, asleep):
     """Wherever it is cancelled: while it sleeps, and while its answer is under way."""
@@ -201,39 +180,3 @@ async def test_a_cancelled_caller_gives_its_booking_back(redis, queue_name, asle
         while not redis.zlexcount(tracked, b"[g\x0c", b"(g\x0d"):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         assert await q.check() == []
-
-
-async def test_a_cancelled_caller(redis, queue_name):
-    """The lease of its booking ends at once."""
-    async with asyncio_queue(redis, queue_name) as q:
-        await q.set_limit(1, 2, group="g", concurrency=5)
-        async with q.acquire("g"):
-            waiting = asyncio.create_task(q.acquire("g").__aenter__())
-            await permits_out(q, 2)
-            waiting.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await waiting
-        await permits_out(q, 0)
-        assert (await q.group("g")).units_left[0] < 0
-        assert await q.check() == []
-
-
-def test_who_has_slept_long_asks_again(live, monkeypatch):
-    """A group that was closed during a long sleep is not asked."""
-    monkeypatch.setattr(plans, "ASK_AGAIN_SECONDS", 0.05)
-    live.set_limit(1, 0.2, group="g")
-    with live.acquire("g"):
-        pass
-    calls = calls_of(live)
-    with live.acquire("g"):
-        assert calls["acquire"] == 2
-
-    def closing(seconds: float) -> None:
-        time.sleep(seconds)
-        monkeypatch.setattr(units, "pause", time.sleep)
-        live.delay_group("g", 30)
-
-    monkeypatch.setattr(units, "pause", closing)
-    with pytest.raises(LimitTimeoutError) as raised, live.acquire("g", timeout=5):
-        pytest.fail("granted in a closed group")
-    assert raised.value.retry_after > 20

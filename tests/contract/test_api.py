@@ -210,23 +210,6 @@ def test_a_lease_is_extended_while_its_body_runs(redis: Redis, queue_name: str) 
     q.close()
 
 
-def test_a_lease_of_an_empty_queue_is_none(q: DPQ[Any]) -> None:
-    """With nothing to do the body gets None, and runs."""
-    ran = []
-    with q.lease(timeout=0.05) as task:
-        ran.append(task)
-    assert ran == [None]
-
-
-def test_a_lost_lease_is_told_at_a_clean_end(q: DPQ[Any], clock: Any) -> None:
-    """When another consumer has got the task, the end of the body says so."""
-    q.push("a")
-    others = []
-    with pytest.raises(LeaseLostError), q.lease(visibility=5):
-        others.append(clock.advance(5) or q.pop().task)
-    assert others[0] is not None
-
-
 @pytest.mark.parametrize("settle", ["bury", "fail", "release", "set_visibility", "ack"])
 def test_what_the_body_settled_stands(q: DPQ[Any], redis: Redis, settle: str) -> None:
     """A body that settles its task itself has the last word, and its heartbeat ends."""

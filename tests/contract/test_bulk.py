@@ -1,7 +1,6 @@
 """Actions on many tasks at once: a filter chooses, each step is bounded, and it can be stopped."""
 
 import asyncio
-import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -129,21 +128,6 @@ def test_a_filter_that_is_empty_or_no_text_is_refused(name, value):
         Filter(**{name: value})
 
 
-def test_dead_letters_take_no_empty_filter(make):
-    """Neither replay nor purge, nor anything else than a filter, an id or a function."""
-    q = make()
-    q.push(1, max_attempts=1)
-    q.fail(q.pop().task)
-    wrong = [{name: value} for name in ("group", "reason") for value in ("", 7, "\ud800", b"a")]
-    wrong += [{"ids": value} for value in ("", [""], 7, True, [[]], ["\ud800"])]
-    wrong += [{"where": value} for value in ("", "reason", True)]
-    for call in (q.dead.replay, q.dead.purge):
-        for named in wrong:
-            with pytest.raises(ConfigurationError, match=r" is .*must be"):
-                call(**named)
-    assert q.stats().dead == 1
-
-
 @pytest.mark.parametrize("face", ["blocking", "asyncio"])
 @pytest.mark.parametrize("wrong", ["", {}, 0, b"a"])
 def test_what_is_no_filter_chooses_nothing(redis, queue_name, live, face, wrong):
@@ -178,37 +162,3 @@ def test_what_is_no_filter_chooses_nothing(redis, queue_name, live, face, wrong)
         with pytest.raises(ConfigurationError):
             call()
     assert (live.size(), len(live.limits())) == (1, 1)
-
-
-@pytest.mark.parametrize("value", ["", "\udcff"])
-@pytest.mark.parametrize(
-    "words",
-    [
-        "dead replay --group",
-        "dead replay --reason",
-        "dead replay",
-        "admin bulk cancel --yes --group",
-        "admin bulk cancel --yes --text",
-        "admin bulk cancel --yes --key-prefix",
-        "admin bulk purge --yes --reason",
-        "admin bulk release --yes --worker",
-        "limit clear --yes --group",
-        "limit undo --yes --group",
-        "limit set 1/s --yes --group",
-        "limit list --group",
-        "group close",
-        "group open a --member",
-    ],
-)
-def test_commands_take_no_empty_filter(live, redis, words, value):
-    """`--group "$UNSET"` is a wrong usage that the command names, and nothing is changed."""
-    live.push(1)
-    live.push(2, priority=9, max_attempts=1)
-    live.fail(live.pop().task)
-    live.set_limit(1000, 1)
-    url = f"unix://{redis.connection_pool.connection_kwargs['path']}"
-    line = [*words.split(), value, "--url", url, "--queue", live.queue_name]
-    result = CliRunner().invoke(app, line)
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert re.search(r"error: \w+ is '(\\udcff)?': it must be", result.stderr), result.stderr
-    assert (live.size(), live.stats().dead, len(live.limits())) == (1, 1, 1)

@@ -17,7 +17,6 @@ from dpq import (
     BatchFinishedError,
     ConfigurationError,
     ExportFileError,
-    ImportConflictError,
     LeaseLostError,
     Push,
     Quota,
@@ -25,7 +24,7 @@ from dpq import (
     Reserve,
 )
 from dpq.limits.pools import UNTIL_OPENED_MS
-from dpq.script.keys import PARTS, key_of
+from dpq.script.keys import PARTS
 from dpq.script.portable import dumped
 from dpq.testing import Clock, QueueFactory
 from dpq.verbs.transfer import SECTIONS
@@ -140,7 +139,7 @@ def play(q: DPQ[Any], clock: Clock, said: list[tuple[Any, ...]]) -> None:
                 end()
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=list(HealthCheck), deadline=None)
 @given(
     said=st.lists(acts(), max_size=25),
     shape=st.sampled_from(
@@ -192,78 +191,6 @@ def test_settings_limits_and_pause_come_over(make, clock):
     assert other.pop().task is None
     clock.advance(501)
     assert other.pop().task.payload == "a"
-
-
-def test_a_running_task_is_ready_with_its_counts(make, clock):
-    """Its lease stays behind: the old token is no proof in the other queue."""
-    q, other = make(), make("b")
-    q.push("a", max_attempts=3)
-    q.fail(q.pop().task, "first", delay=0)
-    held = q.pop().task
-    moved(q, other)
-    task = other.pop().task
-    assert (task.id, task.attempt, task.deliveries, task.last_error) == (held.id, 2, 3, "first")
-    with pytest.raises(Exception, match="token"):
-        other.ack(held)
-
-
-@pytest.mark.parametrize("payloads", ["01", "10"])
-def test_a_group_in_order_is_held_there_too(make, clock, payloads):
-    """The next task of its group still runs after the one that waits for its retry."""
-    q, other = make(), make("b")
-    q.set_limit(group="g", in_order=True)
-    q.push_many([Push(n, 1 - n, group="g") for n in range(2)])
-    q.fail(q.pop().task, "busy", delay=30)
-    head, *lines, end = lines_of(q)
-    tasks = [line for line in lines if line.startswith('{"id"')]
-    tasks = [next(line for line in tasks if f'"payload":{n}}}' in line) for n in payloads]
-    other.import_([head, *(line for line in lines if line not in tasks), *tasks, end])
-    assert other.check() == []
-    assert body_of(lines_of(other)) == body_of([head, *lines, end])
-    assert other.pop().task is None
-    assert other.group("g").reason == "in order"
-    clock.advance(30)
-    met = []
-    while task := other.pop().task:
-        met.append(task.payload)
-        other.ack(task)
-    assert met == [0, 1]
-
-
-def test_later_pushes_come_behind(make):
-    """New tasks of the same priority come after the imported ones, and the totals count neither."""
-    q, other = make(), make("b")
-    for n in range(20):
-        q.push(n)
-    q.pop_many(15)
-    moved(q, other)
-    other.push("new")
-    payloads = [other.pop().task.payload for _ in range(21)]
-    assert payloads == [*range(20), "new"]
-    assert other.stats().pushed == 1
-
-
-def test_again_adds_what_is_gone(make):
-    """With `again` an export that was imported before is imported as a whole."""
-    q, other = make(), make("b")
-    q.push_many([Push(n) for n in range(3)])
-    lines = moved(q, other)
-    other.ack(other.pop().task)
-    assert other.import_(lines).added == 0
-    report = other.import_(lines, again=True)
-    assert (report.added, report.stored, report.before) == (1, 2, 0)
-    assert other.size() == 3
-
-
-def test_another_task_under_the_id_is_a_conflict(make):
-    """A task of another group with the same id is none of the export."""
-    q, other = make(), make("b")
-    q.push("a", group="g")
-    lines = moved(q, other)
-    changed = [line.replace('"group":"g"', '"group":"h"') for line in lines]
-    with pytest.raises(ImportConflictError, match="its group or key differs") as caught:
-        other.import_(changed, again=True)
-    assert caught.value.key is None
 
 
 @pytest.mark.parametrize("setting", [{"order": "lifo"}, {"aging": 1.0}, {"dead_max_tasks": 3}])
@@ -386,39 +313,6 @@ def test_nobody_waits_for_ever(make, clock):
         other.import_(export_of(GOOD | seals))
 
 
-def test_bad_lines_are_named(make):
-    """The number of the line is in the error, and later lines are not read."""
-    q, other = make(), make("b")
-    q.push("a")
-    head, task, end = lines_of(q)
-    for bad, said in (
-        ("{", "no JSON"),
-        ("[]", "must be an object"),
-        (task.replace('"priority":"0"', '"priority":"x"'), "priority"),
-        ('{"limit":"group:","rules":"3"}', "limit"),
-        ('{"limit":"queue","rules":"x|y"}', "is not what this DPQ stores"),
-        (task.replace('"payload":"a"', '"payload_text":5'), "payload"),
-    ):
-        with pytest.raises(ExportFileError, match=f"line 2: .*{said}"):
-            other.import_(iter([head, bad, end]))
-    with pytest.raises(ExportFileError, match="line 1: dpq_export is None"):
-        other.import_([task, end])
-    with pytest.raises(ExportFileError):
-        other.import_([])
-
-
-def test_a_damaged_task_is_written_and_left_out(make, redis):
-    """Neither export nor import stops at it; both count it."""
-    q, other = make(), make("b")
-    ids = [q.push(n) for n in range(3)]
-    redis.hset(key_of(q.queue_name, "meta"), ids[1], "what is this")
-    lines = lines_of(q)
-    assert any(json.loads(line).get("damaged") == ids[1] for line in lines)
-    report = other.import_(lines)
-    assert (report.added, report.damaged) == (2, 1)
-    q.drop()
-
-
 def test_a_queue_that_is_not_there(make):
     """There is nothing to export, and the error says so."""
     with pytest.raises(ConfigurationError, match="does not exist"):
@@ -483,12 +377,3 @@ def test_each_part_of_the_storage_is_exported_or_left_out_on_purpose():
     exported = {*OF_TASKS, *seen, "dead", "conf", *SECTIONS} - {"tasks", "seen"}
     assert exported | NOT_EXPORTED.keys() == set(PARTS)
     assert not exported & NOT_EXPORTED.keys()
-
-
-def test_errors_of_an_older_format_are_dropped(make):
-    """Each task had its last errors; the last one stands in `error`, too."""
-    q = make()
-    errors = [{"at_ms": 1, "attempt": 1, "kind": "failed", "worker": "", "text": "a", "frames": []}]
-    line = GOOD | {"payload": 1, "attempts": 1, "error": "a", "errors": errors}
-    assert q.import_(export_of(line)).added == 1
-    assert q.pop().task.last_error == "a"

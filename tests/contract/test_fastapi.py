@@ -135,41 +135,6 @@ async def test_a_stream_tells_each_change_and_the_end(
     assert not q._ends._ears
 
 
-async def test_a_stream_looks_at_progress(pages: WebQueue, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Progress is seen by a look; what a slow client has not taken is replaced by the newest; a
-    silent stream says that it lives; a death is told with its reason, and not its error."""
-    monkeypatch.setattr(streams, "LOOK_SECONDS", 0.001)
-    monkeypatch.setattr(streams, "HEARTBEAT_SECONDS", 0.02)
-    async with pages.opened() as q:
-        await q.push(1)
-        task = await popped(q)
-        visitor = Visitor(pages.events(task.id))
-        await visitor.start()
-        assert (await visitor.event())[1]["state"] == "invisible"
-        assert await visitor.next() == {
-            "type": "http.response.body",
-            "body": b": still here\n\n",
-            "more_body": True,
-        }
-        visitor.may.clear()
-        for page in range(1, 4):
-            await q.progress(task, page, 4, f"page {page}")
-        follower = pages._parts()[1]._followers[task.id]
-        while not (follower.last and follower.last.says.get("progress", {}).get("done") == 3):
-            await asyncio.sleep(0.001)
-        visitor.may.set()
-        told = [await visitor.event()]
-        while told[-1][1].get("progress", {}).get("done") != 3:
-            told.append(await visitor.event())
-        # One message was under way, and one has waited.
-        assert len(told) <= 2
-        assert told[-1][1]["progress"] == {"done": 3, "total": 4, "text": "page 3", "share": 0.75}
-        await q.bury(task, "no such page")
-        dead = {"id": task.id, "state": "dead", "reason": "no such page"}
-        assert await visitor.event() == ("dead", dead)
-        await visitor.over()
-
-
 async def test_a_stream_ends_with_its_client_or_process(pages: WebQueue) -> None:
     """Nothing is followed for a client that has gone. At SIGTERM streams and waits end, and the
     handler that was there before hears the signal, too."""

@@ -7,9 +7,8 @@ import pytest
 from pydantic import BaseModel, Field
 from redis import Redis
 
-from dpq import DPQ, LeaseLostError, PayloadError, Push, RateLimited
+from dpq import DPQ, PayloadError, RateLimited
 from dpq.model.errors import ConfigurationError
-from dpq.script.keys import key_of
 
 
 class Aliased(BaseModel):
@@ -45,40 +44,6 @@ def test_what_cannot_be_read_back_is_refused(redis: Redis, queue_name: str, valu
     with pytest.raises(PayloadError):
         q.push(value)
     assert q.size() == 0
-
-
-@pytest.mark.parametrize("state", ["ready", "delayed", "invisible"])
-@pytest.mark.parametrize("pad", ["", "x" * 600], ids=["short", "long"])
-def test_a_corrupt_record_hurts_no_neighbour(
-    q: DPQ[Any], redis: Redis, clock: Any, state: str, pad: str
-) -> None:
-    """A record that cannot be read becomes a dead letter with its payload; others are served."""
-    delay = 1 if state == "delayed" else 0
-    payloads = [f"{n}{pad}" for n in range(20)]
-    ids = q.push_many(Push(payload=payload, delay=delay) for payload in payloads)
-    if state == "invisible":
-        q.pop_many(20, visibility=1)
-    garbage = "garbage" if pad else 'garbage\n"5"'
-    redis.hset(key_of(q.queue_name, "meta"), ids[5], garbage)
-    clock.advance(2)
-    assert {task.payload for task in q.pop_many(20)} == set(payloads) - {payloads[5]}
-    [dead] = q.dead.list()
-    assert (dead.id, dead.reason, dead.payload) == (ids[5], "bad record", payloads[5])
-    assert q.check() == []
-    assert q.dead.replay(ids[5]) == 1
-    assert q.pop().task.payload == payloads[5]
-
-
-def test_acks_go_on_past_a_lost_lease(q: DPQ[Any]) -> None:
-    """With one stale task in the first batch, all others of ack_many are finished."""
-    q.push_many(Push(payload=n) for n in range(1500))
-    tasks = q.pop_many(1000) + q.pop_many(500)
-    q.release(tasks[3])
-    q.pop()
-    with pytest.raises(LeaseLostError) as caught:
-        q.ack_many(iter(tasks))
-    assert caught.value.task_ids == (tasks[3].id,)
-    assert q.size() == 1
 
 
 @pytest.mark.parametrize("retry_after", [-1, math.inf, math.nan, None, True])

@@ -102,21 +102,6 @@ def test_a_loop_that_is_left_early_acks_nothing(q: DPQ[Any], leave: Callable[[An
     assert (task.payload, task.attempt) == ("a", 2)
 
 
-def test_another_for_over_a_loop_acks_nothing_either(q: DPQ[Any]) -> None:
-    """What the first `for` was left with comes back when its lease ends."""
-    q.push("left", priority=1)
-    q.push("done")
-    loop = q.leases(0.1, until_empty=True)
-    leave_by_break(loop)
-    seen = []
-    for task in loop:
-        seen.append((task.payload, task.attempt))
-        if len(seen) == 1:
-            assert (q.stats().acked, held(q)) == (0, 1)
-    assert sorted(seen) == [("done", 1), ("left", 2)]
-    assert q.stats().acked == 2
-
-
 def test_a_body_that_settles_its_task_has_the_last_word(q: DPQ[Any]) -> None:
     """The next step acks nothing that the body has given back, failed or buried."""
     for name in ("limited", "released", "buried"):

@@ -1,7 +1,5 @@
 """How calls reach the server, and what becomes of a lease that is lost on the way."""
 
-import logging
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -58,28 +56,6 @@ def test_a_fault_in_a_call(
                 q.pop()
         q.drop()
         q.close()
-
-
-def test_the_heartbeat_outlives_a_fault(
-    live: DPQ[Any], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A server that is away for one beat does not end the heartbeat."""
-    live.push(1)
-    extend, refused, kept = live._leases._extend, threading.Event(), threading.Event()
-
-    def flaky(leases: Any) -> Any:
-        if not refused.is_set():
-            refused.set()
-            raise RedisConnectionError("away")
-        alive = extend(leases)
-        kept.set()
-        return alive
-
-    monkeypatch.setattr(live._leases, "_extend", flaky)
-    with caplog.at_level(logging.WARNING), live.lease(visibility=1):
-        assert kept.wait(20)
-    assert "cannot extend 1 leases now" in caplog.text
-    assert live.size() == 0
 
 
 def test_an_interrupted_call_spoils_nothing(

@@ -123,23 +123,6 @@ def test_a_number_goes_through(made: Callable[..., DPQ[Any]], name: str, number:
     assert q.check() == []
 
 
-@pytest.mark.parametrize(("before", "then"), [("fifo", "min"), ("min", "fifo"), ("min", "min")])
-def test_an_export_has_the_numbers_as_the_user_wrote_them(
-    made: Callable[..., DPQ[Any]], before: Any, then: Any
-) -> None:
-    """So a queue of another order runs them the other way round."""
-    q, other = made(order=before), made("-b", order=then)
-    q.push_many(Push(number, number) for number in (3, BIG, -BIG, BIG + 1, 1.5))
-    other.import_(list(q.export()), follow=before != then)
-    assert other.check() == []
-    for each, order in ((q, before), (other, then)):
-        tasks = each.pop_many(9)
-        assert [task.priority for task in tasks] == [task.payload for task in tasks]
-        assert [task.payload for task in tasks] == sorted(
-            (3, BIG, -BIG, BIG + 1, 1.5), reverse=order == "fifo"
-        )
-
-
 def test_who_had_the_queue_open_before(made: Callable[..., DPQ[Any]]) -> None:
     """The server decides: a client that knew another order pushes, changes and asks right."""
     owner, stale, late = made(), made(), made()
@@ -164,19 +147,3 @@ def test_who_had_the_queue_open_before(made: Callable[..., DPQ[Any]]) -> None:
     assert [(task.payload, task.priority) for task in anew.peek(9)] == [
         *(("6", 6), ("5", 7), ("8", 8), ("4", 9))
     ]
-
-
-def test_with_what_it_goes_together(made: Callable[..., DPQ[Any]], clock: Clock) -> None:
-    """Aging makes old tasks better, groups take turns, and the worst is dropped: the biggest."""
-    q = made(order="min", aging=1.0)
-    q.push("old", 5)
-    clock.advance(10)
-    q.push_many([Push("new", -3), Push("newer", -6)])
-    assert payloads(q) == ["newer", "old", "new"]
-    q = made("-b", order="min", fairness="round_robin")
-    q.push_many(Push(f"{group}{n}", n // 2, group=group) for group in "ab" for n in range(3))
-    assert payloads(q) == ["a0", "b0", "a1", "b1", "a2", "b2"]
-    q = made("-c", order="min")
-    q.set_bounds(max_waiting=2, when_full="drop_worst")
-    q.push_many(Push(n, n, group="g") for n in (3, 1, 2))
-    assert payloads(q) == [1, 2]

@@ -57,17 +57,6 @@ def test_any_queue_wakes(
     assert queue.ack(task)
 
 
-def test_two_waiters_get_one_each(three: list[DPQ[Any]], redis: Redis, background: Any) -> None:
-    """A call leases one task; the wake-up of another queue goes to the waiter that is left."""
-    both = [background(pop_first, three, timeout=LONG) for _ in range(2)]
-    wait_for_waiters(redis, 2)
-    three[0].push("a")
-    three[2].push("c")
-    assert sorted(each.result(PATIENCE)[1].payload for each in both) == ["a", "c"]
-    assert [queue.stats().invisible for queue in three] == [1, 0, 1]
-    assert [queue.stats().popped for queue in three] == [1, 0, 1]
-
-
 def test_a_dead_waiter_costs_no_lease(three: list[DPQ[Any]], redis: Redis, background: Any) -> None:
     """If the connection of a waiter is cut, no task is leased; the wake-up is not lost for long."""
     popped = background(pop_first, three, timeout=LONG)

@@ -215,16 +215,6 @@ def test_a_limit_closes_the_group_and_is_no_retry(crawls, code, name):
     assert (counts.deferred, counts.failed, counts.dead) == (1, 0, 0)
 
 
-def test_an_error_without_a_time_is_retried_by_scrapy(crawls):
-    """A 503 that says no time closes nothing: Scrapy's own retries are requests of the queue."""
-    crawls.site.pages |= {"0": status(503), "1": always(500)}
-    (stats,) = crawls.run(Tree, RETRY_TIMES=1)
-    assert crawls.site.paths.count("0") == crawls.site.paths.count("1") == 2
-    assert stats["retry/count"] == 2
-    assert "dpq/rate_limited" not in stats
-    assert [each.reason for each in crawls.q.dead.list()] == ["HTTP 500"]
-
-
 class Failing(Tree):
     """A spider whose pages 1 to 5 end in different ways."""
 

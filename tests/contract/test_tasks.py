@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, HttpUrl
 
-from dpq import DPQ, Task, TaskState, Worker
+from dpq import DPQ, Task, Worker
 from dpq.tasks import Tasks
 from dpq.worker.handlers import Context
 
@@ -51,28 +51,6 @@ def test_a_pushed_task_runs_with_its_types(q: DPQ[Any], tasks: Tasks) -> None:
     assert work_off(q, tasks) == [(page, 0), (page, 2)]
     assert q.stats().acked == 2
     assert q.size() == 0
-
-
-def test_options_reach_the_queue(q: DPQ[Any], tasks: Tasks, clock: Any) -> None:
-    """Options of the decorator and the push are the stored task's; the push has the last word."""
-
-    @tasks.task(priority=5, group="a.example", max_attempts=3, expires_in=60, cost=2)
-    def fetch(url: str) -> str:
-        return url
-
-    usual = q.get(fetch.push(url="/usual"))
-    assert (usual.priority, usual.group, usual.max_attempts, usual.cost) == (5, "a.example", 3, 2)
-    late = q.get(fetch.push(url="/late", delay=50, priority=9, group=None, key="late", cost=1))
-    assert (late.state, late.priority, late.group, late.key) == (TaskState.DELAYED, 9, None, "late")
-    assert (late.max_attempts, late.cost) == (3, 1)
-    fetch.push(url="/never", delay=70, expires_in=65)
-
-    assert work_off(q, tasks) == ["/usual"]
-    clock.advance(55)
-    assert work_off(q, tasks) == ["/late"]
-    clock.advance(20)
-    assert work_off(q, tasks) == []
-    assert [dead.reason for dead in q.dead.list()] == ["expired"]
 
 
 def test_a_mended_function_runs_what_was_rejected(q: DPQ[Any], tasks: Tasks) -> None:

@@ -19,12 +19,12 @@ import requests
 from kit.awaited import asyncio_queue
 from kit.hosts import Host
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import NoPermissionError, ReadOnlyError
+from redis.exceptions import ReadOnlyError
 
 import dpq.aiohttp
 import dpq.httpx
 import dpq.requests
-from dpq import DPQ, AsyncDPQ, ConfigurationError, LimitTimeoutError
+from dpq import DPQ, AsyncDPQ, ConfigurationError
 from dpq.http import wire
 from dpq.server import Server, find_binary
 
@@ -140,22 +140,6 @@ def test_a_report_that_fails_spoils_nothing(live, host, opened, caplog, path):
     assert live._leases._held == {}  # its lease runs out
 
 
-@pytest.mark.parametrize("path", ["", "429"])
-@pytest.mark.parametrize("kind", ["httpx", "aiohttp"])
-async def test_a_report_that_fails_spoils_nothing_async(
-    redis, queue_name, host, caplog, kind, path
-):
-    """So it is for the clients of asyncio."""
-    async with asyncio_queue(redis, queue_name) as q:
-        await q.set_limit(concurrency=1, group=GROUP)
-        failing = Failing(q, "observe", "met_limit", "permit")
-        body = await asked(kind, q, f"{host.url}/{path}")
-        assert body == ("too many" if path else "ok")
-        await asyncio.gather(*q._background)
-        assert failing.count == 1
-        assert len(told(caplog, "permit_not_told")) == 1
-
-
 async def asked(kind: str, q: AsyncDPQ[Any], url: str, **options: Any) -> str:
     """The body of an answer, of a client of asyncio."""
     if kind == "httpx":
@@ -165,15 +149,6 @@ async def asked(kind: str, q: AsyncDPQ[Any], url: str, **options: Any) -> str:
     middleware = dpq.aiohttp.Middleware(q, **options)
     async with aiohttp.ClientSession(middlewares=[middleware]) as session, session.get(url) as got:
         return await got.text()
-
-
-def test_an_error_without_an_answer_stays_the_clients(live, host, opened, caplog):
-    """If the connection is cut, and the limiter is away as well, the client's error is raised."""
-    live.set_limit(concurrency=1, group=GROUP)
-    failing = Failing(live, "permit")
-    with pytest.raises((httpx.TransportError, requests.ConnectionError)):
-        opened(live).get(f"{host.url}/cut")
-    assert failing.count == 1
 
 
 def test_a_permit_whose_end_fails(live, caplog):
@@ -216,31 +191,6 @@ def test_requests_pass_while_the_limiter_is_away(limiter, host, opened, caplog, 
         assert client.get(host.url).text == "ok"
         assert len(told(caplog, "limiter_away")) == 2
     assert len(host.came) == 23
-
-
-@pytest.mark.parametrize("kind", ["httpx", "aiohttp"])
-async def test_requests_pass_async(redis, queue_name, host, caplog, kind):
-    """So it is for the clients of asyncio; without `pass` the error is raised, and nothing sent."""
-    async with asyncio_queue(redis, queue_name) as q:
-        Failing(q, "acquire")
-        with pytest.raises(ReadOnlyError):
-            await asked(kind, q, host.url)
-        assert host.came == []
-        assert await asked(kind, q, host.url, when_away="pass") == "ok"
-        assert len(told(caplog, "limiter_away")) == 1
-
-
-def test_refusals_do_not_pass(live, host, opened):
-    """A limit that grants nothing, and a Redis user without the right, are no outage."""
-    live.set_limit(1, 60, group=GROUP)
-    client = opened(live, when_away="pass", timeout=0)
-    assert client.get(host.url).text == "ok"
-    with pytest.raises(LimitTimeoutError):
-        client.get(host.url)
-    Failing(live, "acquire", error=NoPermissionError("no permissions"))
-    with pytest.raises(NoPermissionError):
-        client.get(host.url)
-    assert len(host.came) == 1
 
 
 def test_it_raises_unless_told(live, host, opened):

@@ -102,19 +102,6 @@ def test_a_429_closes_the_member_that_was_used(live, host, ask, limited):
     assert live.check() == []
 
 
-def test_a_pool_without_either_is_refused(live, host, ask):
-    """The error names the group and both ways out; nothing is sent, nothing is charged."""
-    live.set_limit(1, 60, group=GROUP, members=["a", "b"])
-    with pytest.raises(ConfigurationError, match=r"group '127\.0\.0\.1' is a pool.*prepare=.*memb"):
-        ask(host.url)
-    with pytest.raises(ConfigurationError, match="is a pool"):
-        ask(host.url, member=member_of)  # it has no key, so no member
-    with pytest.raises(ConfigurationError, match=r"member is 'c', but the pool.* has 'a', 'b'"):
-        ask(host.url, member="c")
-    assert host.came == []
-    assert [member.units_left for member in live.group(GROUP).members] == [(1,), (1,)]
-
-
 @pytest.mark.parametrize("kind", ["httpx", "requests"])
 def test_a_redirect_to_another_host_carries_no_key(live, host, kind):
     """What `prepare` has set was for one request; the caller's own headers stay."""
@@ -131,19 +118,6 @@ def test_a_redirect_to_another_host_carries_no_key(live, host, kind):
     assert response.text == "ok"
     assert host.keys == ["secret-a", ""]
     assert permit_of(response).group == "localhost"
-
-
-def test_a_prepare_that_fails(live, host, ask):
-    """Its error is the caller's, nothing is sent, and the lease is free again."""
-    live.set_limit(concurrency=1, group=GROUP)
-
-    def fails(request: Any, permit: Any) -> None:
-        raise KeyError("key")
-
-    with pytest.raises(KeyError):
-        ask(host.url, prepare=fails)
-    assert host.came == []
-    assert ask(host.url, timeout=0).status_code == 200
 
 
 @pytest.mark.parametrize("kind", ["httpx", "aiohttp"])

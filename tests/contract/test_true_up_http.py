@@ -74,26 +74,6 @@ def test_what_an_answer_says_is_charged(live, host, kind, path, body, kept):
 
 
 @KINDS
-def test_the_function_gets_the_answer(live, host, kind):
-    """Status, headers, the client's response, the body; a number is a number of requests."""
-    live.set_limit([RateLimit(1, 3600, 10), LIMIT], group=GROUP)
-    answers: list[Answer] = []
-
-    def spent(answer: Answer) -> int:
-        answers.append(answer)
-        return 3
-
-    with open_client(kind, live, spent=spent) as client:
-        response = client.get(f"{host.url}/usage")
-    (answer,) = answers
-    assert (answer.status, answer.complete) == (200, True)
-    assert answer.headers["content-type"] == "application/json"
-    assert (answer.response.status_code, answer.body) == (200, WHOLE.encode())
-    assert answer.response.headers == response.headers
-    assert [round(units) for units in live.group(GROUP).units_left] == [7, 900]
-
-
-@KINDS
 @pytest.mark.parametrize("path", ["usage", "events"])
 def test_a_function_that_fails_spoils_nothing(live, host, kind, path, caplog):
     """Its error, or a cost that is none, is logged; the answer is whole, and the permit ends."""
@@ -138,7 +118,7 @@ async def test_asyncio_clients(redis, queue_name, host, kind, caplog):
             await asyncio.gather(*q._background)
             return text
 
-        async with asking(kind, q, spent=openai_usage, timeout=5) as client:
+        async with asking(kind, q, spent=openai_usage, timeout=60) as client:
             for path, body, _ in BODIES:
                 assert await get(path) == body
             if kind == "httpx":
@@ -147,7 +127,7 @@ async def test_asyncio_clients(redis, queue_name, host, kind, caplog):
             else:
                 async with client.get(f"{host.url}/stream"):
                     pass
-        async with asking(kind, q, spent=lambda answer: 1 // 0, timeout=5) as client:
+        async with asking(kind, q, spent=lambda answer: 1 // 0, timeout=60) as client:
             assert await get("usage") == WHOLE
         assert round((await q.group(GROUP)).units_left[0]) == 1000 - 7 - 9 - 3 * 100
         assert "ZeroDivisionError" in caplog.text

@@ -5,10 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from kit.awaited import asyncio_queue
-from redis import Redis
-
-from dpq import DPQ, CostWarning, Push, RateLimit
+from dpq import DPQ, CostWarning, Push
 
 
 @contextmanager
@@ -42,22 +39,3 @@ def test_set_limit_of_a_misspelt_unit(q: DPQ[Any]) -> None:
     with told() as texts:
         q.set_limit("token=6000/m", group="g")
     assert texts == ["a cost in 'token' counts only in a limit of 'token'; did you mean 'tokens'?"]
-
-
-def test_other_units_are_the_callers_own_words(q: DPQ[Any]) -> None:
-    """What is not like a usual unit, and a usual one, are no mistakes."""
-    with told() as texts:
-        q.set_limit([RateLimit(10, 1, unit="usd"), RateLimit(9, 1, unit="cached_tokens")])
-        q.set_limit([RateLimit(9, 1, unit="tokens"), RateLimit(9, 1, unit="input_tokens")])
-        q.push(1, cost={"": 3, "usd": 5, "output_tokens": 7})
-        q.push(1, cost=50)
-    assert texts == []
-
-
-async def test_the_asyncio_face(redis: Redis, queue_name: str) -> None:
-    """The same of AsyncDPQ, at the caller's line."""
-    async with asyncio_queue(redis, queue_name) as q:
-        with told() as texts:
-            await q.set_limit("token=6000/m")
-            await q.push(1, cost={"tokns": 5})
-        assert len(texts) == 2

@@ -136,7 +136,7 @@ def client(live: DPQ[Any]) -> Iterator[httpx2.Client]:
     live.set_limit(LIMITS, group=GROUP)
     cost = {"tokens": 500, "output_tokens": 500}
     with httpx2.Client(
-        transport=dpq.httpx2.Transport(live, cost=cost, spent=either, timeout=5)
+        transport=dpq.httpx2.Transport(live, cost=cost, spent=either, timeout=60)
     ) as client:
         yield client
 
@@ -168,20 +168,6 @@ def test_openai(live, client, host):
     assert left(live.group(GROUP)) == [880, 928]
     assert vendor.embeddings.create(model="m", input="hi").usage.total_tokens == 8
     assert left(live.group(GROUP)) == [872, 928]
-    assert live.check() == []
-
-
-def test_anthropic(live, client, host):
-    """Messages, plain and as both kinds of streams; what the cache gives is free."""
-    vendor = anthropic.Anthropic(api_key="k", base_url=host.url, http_client=client, max_retries=0)
-    assert vendor.messages.create(**ASK, max_tokens=50).usage.output_tokens == 25
-    assert left(live.group(GROUP)) == [960, 975]
-    events = list(vendor.messages.create(**ASK, max_tokens=50, stream=True))
-    assert events[-1].type == "message_stop"
-    assert left(live.group(GROUP)) == [920, 950]
-    with vendor.messages.stream(**ASK, max_tokens=50) as stream:
-        assert "".join(stream.text_stream) == "hello"
-    assert left(live.group(GROUP)) == [880, 925]
     assert live.check() == []
 
 

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +20,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.retry import Retry
 
 from dpq import DPQ, Push, QueueFullError, Task
-from dpq.link import blocks, watches
+from dpq.link import watches
 from dpq.model import producer
 from dpq.script.keys import key_of
 from dpq.server import Server
@@ -90,22 +89,6 @@ def test_whatever_brings_a_running_task_back_wakes(
     event(waiting, task)
 
     assert the_task(popped).id == task_id
-
-
-@pytest.mark.parametrize("seconds", [None, SOON], ids=["resume", "time"])
-def test_the_end_of_a_pause_wakes(
-    waiting: DPQ[Any], redis: Redis, background: Any, seconds: float | None
-) -> None:
-    """A paused queue's waiters go on at resume, or when the pause is over."""
-    waiting.push("a")
-    waiting.pause(seconds)
-    popped = background(waiting.pop, timeout=LONG)
-    if seconds is None:
-        wait_for_waiters(redis, 1)
-        assert not popped.done()
-        waiting.resume()
-
-    assert the_task(popped).payload == "a"
 
 
 @pytest.mark.parametrize("opened", [True, False], ids=["by hand", "by time"])
@@ -198,19 +181,6 @@ def test_a_timeout_ends_the_wait_and_not_before(waiting: DPQ[Any]) -> None:
     assert waiting.pop_many(5, timeout=0.05) == []
 
 
-def test_no_timeout_waits_until_there_is_a_task(waiting: DPQ[Any], redis: Redis) -> None:
-    """timeout=None ends with a task and in no other way."""
-    found: list[Any] = []
-    thread = threading.Thread(
-        target=lambda: found.append(waiting.pop(timeout=None).task), daemon=True
-    )
-    thread.start()
-    wait_for_waiters(redis, 1)
-    waiting.push("a")
-    thread.join(PATIENCE)
-    assert [task.payload for task in found] == ["a"]
-
-
 @pytest.mark.parametrize("timeout", [0, 0.001])
 def test_nothing_is_never_said_while_something_is_due(
     q: DPQ[Any], clock: Any, timeout: float
@@ -301,28 +271,6 @@ def test_a_waiter_outlives_a_restart_of_the_server(
             assert the_task(popped).payload == "a"
 
 
-def test_the_looks_of_an_idle_waiter_cost_one_command_each(
-    waiting: DPQ[Any], redis: Redis, background: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its block stays for many looks, and a queue that does not exist is not opened each time."""
-    monkeypatch.setattr(watches, "RECHECK_SECONDS", 0.1)
-    monkeypatch.setattr(blocks, "RECHECKS_OF_A_BLOCK", 10 * LONG)
-    monkeypatch.setattr(blocks, "SHORT_SECONDS", 0.0)
-    popped = background(waiting.pop, timeout=LONG)
-    wait_for_waiters(redis, 1)
-    redis.config_resetstat()
-
-    def pops() -> int:
-        return int(redis.info("commandstats").get("cmdstat_zpopmin", {"calls": 0})["calls"])
-
-    wait_until("5 looks", lambda: pops() >= 5)
-    stats = redis.info("commandstats")
-    assert stats["cmdstat_evalsha"]["calls"] == stats["cmdstat_zpopmin"]["calls"]
-    assert "cmdstat_bzpopmin" not in stats
-    waiting.push("a")
-    the_task(popped)
-
-
 # Producers that wait for room
 
 
@@ -349,34 +297,6 @@ def test_a_push_waits_for_room(waiting: DPQ[Any], redis: Redis, background: Any)
 
     assert waiting.get(pushed.result(PATIENCE)).payload == "b"
     assert not redis.exists(key_of(waiting.queue_name, "tracked"))
-
-
-@pytest.mark.parametrize(
-    "wider",
-    [
-        {"max_tasks": 4},
-        {"max_tasks": 0},
-        {"max_waiting": 2},
-        {"max_waiting": 0},
-        {"when_full": "drop_worst"},
-    ],
-    ids=str,
-)
-def test_wider_bounds_call(
-    waiting: DPQ[Any],
-    redis: Redis,
-    background: Any,
-    monkeypatch: pytest.MonkeyPatch,
-    wider: dict[str, Any],
-) -> None:
-    """Producers that wait, here in two groups, hear of wider bounds; else they ask hourly."""
-    monkeypatch.setattr(producer, "ASK_FOR_ROOM_SECONDS", 3600.0)
-    waiting.set_bounds(**{"max_waiting": 1} if "max_tasks" not in wider else {"max_tasks": 2})
-    waiting.push_many([Push("a", group="g"), Push("a", group="h")])
-    pushed = [background(waiting.push, "b", group=group, timeout=LONG) for group in "gh"]
-    wait_for_producers(waiting, redis, 2)
-    waiting.set_bounds(**wider)
-    assert len({future.result(PATIENCE) for future in pushed}) == 2
 
 
 def test_no_room_in_time(waiting: DPQ[Any], redis: Redis) -> None:

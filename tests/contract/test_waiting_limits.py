@@ -17,7 +17,6 @@ from redis import Redis
 
 from dpq import DPQ, Push, Task
 from dpq.link import watches
-from dpq.script.keys import key_of
 
 SOON = 0.1  # seconds until the next unit
 
@@ -96,18 +95,6 @@ def test_a_waiting_pop_sleeps_until_the_unit(
     assert len(pops) <= 3  # the second may come a moment too early: the client's timer and rounding
 
 
-def test_the_end_of_a_429(q: DPQ[Any], redis: Redis, waits: Pop) -> None:
-    """What waits for the end of a closing gets the probe at its time."""
-    for scope in ("group", "queue"):
-        fill(q, 1)
-        task = the_task(waits())
-        began = server_seconds(redis)
-        q.rate_limited(task, SOON, scope)  # type: ignore[arg-type]
-        task = the_task(waits())
-        assert server_seconds(redis) - began >= SOON - 0.001  # closings count whole ms
-        q.ack(task)
-
-
 # No herd
 
 
@@ -142,57 +129,6 @@ def test_the_end_of_a_lease_wakes_one(
         wait_for_waiters(redis, 4 - count)
         assert len(pops) <= 2
         task = max((f.result().task for f in served(waiting)), key=lambda popped: popped.token)
-
-
-@pytest.mark.parametrize("scope", ["group", "queue"])
-def test_a_429_wakes_nobody_before_its_end(
-    q: DPQ[Any], redis: Redis, waits: Pop, pops: list[str], scope: str
-) -> None:
-    """Of four that wait one learns the moment, without a look or with one; then one has the probe.
-
-    The others are woken one by one when the probe has found the limit open.
-    """
-    fill(q, 1)
-    task = the_task(waits())
-    waiting = [waits() for _ in range(4)]
-    wait_for_waiters(redis, 4)
-    pops.clear()
-
-    q.rate_limited(task, 3 * SOON, scope)  # type: ignore[arg-type]
-    fill(q, 3)
-    began = server_seconds(redis)
-    wait_until("the probe taken", lambda: served(waiting))
-
-    assert server_seconds(redis) >= began
-    wait_for_waiters(redis, 3)
-    assert len(pops) <= 3
-    assert len(served(waiting)) == 1
-    probe = served(waiting)[0].result().task
-    assert probe.id == task.id
-    q.ack(probe)
-    assert len([the_task(future) for future in waiting]) == 4
-
-
-def test_pushes_at_a_spent_limit_wake_nobody(
-    q: DPQ[Any], redis: Redis, waits: Pop, pops: list[str]
-) -> None:
-    """While the queue's limit is spent pushes cost no look; at its moment one waiter looks."""
-    q.set_limit(1, 4 * SOON)
-    fill(q, 2)
-    began = server_seconds(redis)
-    assert q.pop().task is not None
-    waiting = [waits() for _ in range(3)]
-    wait_for_waiters(redis, 3)
-    pops.clear()
-    for n in range(10):
-        q.push(n, priority=n, group=f"h{n}" if n % 2 else None)
-    in_vain = len(pops)
-    in_time = server_seconds(redis) - began < 4 * SOON  # else a unit was granted meanwhile
-    wait_until("one waiter served", lambda: served(waiting))
-    assert (in_vain == 0) or not in_time
-    assert served(waiting)[0].result().task.payload == 9
-    q.clear_limit()
-    assert len([the_task(future) for future in waiting]) == 3
 
 
 # Changes
@@ -237,18 +173,3 @@ def test_one_that_gives_up_hands_on_its_moment(
         assert server_seconds(redis) >= opens_at
         q.push("one more", group="g")
         assert the_task(other).payload == "one more"
-
-
-@pytest.mark.parametrize("scope", SCOPES)
-def test_one_that_gives_up_leaves_its_moment(
-    q: DPQ[Any], redis: Redis, waits: Pop, scope: str | None
-) -> None:
-    """It stands in the marker then: the next one is told of it, and need not find it itself."""
-    q.set_limit(1, 4.9, group=scope)
-    fill(q, 2)
-    assert q.pop().task is not None
-    popped = server_seconds(redis)
-    assert waits(SOON).result(PATIENCE).task is None
-    left = redis.zscore(key_of(q.queue_name, "wake"), "e")
-    assert left is not None
-    assert left / 1000 < popped + 5

@@ -16,14 +16,11 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from kit.waiting import blocked, recheck, wait_for_idle
 from kit.workers import (
-    LATE,
     PATIENCE,
     Gate,
     Make,
     Start,
-    note_calls,
     raising,
 )
 from redis import Redis
@@ -51,19 +48,6 @@ from dpq.worker.endings import endings
 @pytest.fixture
 def q(make: Make) -> DPQ[Any]:
     return make()
-
-
-def wait_until_quiet(sent: list[Any]) -> None:
-    """Until half a second has passed in which nothing was sent."""
-    until, count = 0.0, -1
-
-    def quiet() -> bool:
-        nonlocal until, count
-        if len(sent) != count:
-            until, count = time.monotonic() + 0.5, len(sent)
-        return time.monotonic() > until
-
-    wait_for(quiet, lambda: sent)
 
 
 # Handlers
@@ -114,26 +98,6 @@ def test_handlers_by_name(q: DPQ[Any]) -> None:
 
 
 # Several queues
-
-
-def order_of(make: Make, queues: Any, count: int, **options: Any) -> str:
-    """In which order one thread handles tasks of two queues, as in "aab"."""
-    a, b = make("-a"), make("-b")
-    for queue, name in ((a, "a"), (b, "b")):
-        queue.push_many(Push(name) for _ in range(count))
-    seen: list[str] = []
-    Worker(queues(a, b), lambda task: seen.append(task.payload), **options).drain()
-    return "".join(seen)
-
-
-def test_strict_order(make: Make) -> None:
-    """The first queue is emptied before the second is touched."""
-    assert order_of(make, lambda a, b: [a, b], 5) == "aaaaabbbbb"
-
-
-def test_round_robin(make: Make) -> None:
-    """Queues are asked in turn."""
-    assert order_of(make, lambda a, b: [a, b], 5, order="round_robin") == "ababababab"
 
 
 # How much it holds
@@ -511,62 +475,6 @@ def test_hooks_see_every_task(q: DPQ[Any]) -> None:
 # Idle
 
 
-def test_an_idle_worker_asks_nothing(
-    make: Make, redis: Redis, start: Start, gate: Gate, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """At empty queues a worker sends less than a command a second, and a push wakes it."""
-    recheck(monkeypatch, 60.0)  # else one falls into the 2 s, or not
-    a, b = make("-a"), make("-b")
-    gate.open()
-    worker = Worker([a, b], gate, concurrency=4)
-    start(worker)
-    wait_for_idle(redis)
-    wait_for(lambda: a.workers() and b.workers(), a.workers)
-    sent: list[Any] = []  # by these queues: the server serves what other tests have left, too
-    for queue in (a, b):
-        note_calls(queue, sent.append)
-    wait_until_quiet(sent)  # a thread asks once as it begins
-    sent.clear()
-    until = time.monotonic() + 2
-    wait_for(lambda: time.monotonic() > until, lambda: "2 s have not passed")
-    assert len(sent) <= 2, sent
-    for queue in (b, a, b):
-        before = len(gate.begun)
-        began = time.monotonic()
-        queue.push("a")
-        gate.wait_for(before + 1)
-        assert time.monotonic() - began < 20
-
-
-@pytest.mark.parametrize("order", ["strict", "round_robin"])
-def test_workers_hand_wake_ups_on(
-    make: Make, redis: Redis, start: Start, order: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A worker that is kept busy by one queue swallows no wake-up of the other one."""
-    recheck(monkeypatch, 60.0)
-    a, b = make("-a"), make("-b")
-    busy, free = Gate(), Gate()
-    try:
-        start(Worker([a, b], busy, order=order))
-        wait_for_idle(redis)
-        connection = blocked(redis)[0]["id"]
-        start(Worker([b], free))
-        wait_for_idle(redis, 2)
-        a.push("a")
-        busy.wait_for(1)
-        wait_for(lambda: connection not in [c["id"] for c in blocked(redis)], lambda: connection)
-        for n in range(3):
-            began = time.monotonic()
-            b.push(n)
-            free.wait_for(n + 1)
-            free.open(1)
-            assert time.monotonic() - began < LATE
-        assert connection not in [c["id"] for c in blocked(redis)]
-    finally:
-        busy.open()
-        free.open()
-
-
 # Faults
 
 
@@ -621,30 +529,6 @@ def test_a_closed_queue_says_so(server: Server, q: DPQ[Any]) -> None:
 
 
 # Limits
-
-
-def test_a_storm_of_429_stays_within_the_limits(q: DPQ[Any], start: Start) -> None:
-    """Eight threads at three limited groups: no window is overdrawn, no closed group is asked."""
-    q.set_limit(10, 0.5, group="*")
-    q.push_many(Push(n, group=f"g{n % 3}") for n in range(90))
-    taken: dict[str, list[float]] = {}
-    lock = threading.Lock()
-
-    def handler(task: Task[Any]) -> None:
-        assert task.group
-        assert task.visible_until
-        with lock:
-            taken.setdefault(task.group, []).append(task.visible_until.timestamp() - 600)
-            if task.payload % 17 == 0 and task.deferrals == 0:
-                raise RateLimited(0.15)
-
-    worker = Worker(q, handler, concurrency=8, visibility=600)
-    assert worker.drain() == 96
-    assert worker.handled == {"done": 90, "RateLimited": 6}
-    for times in taken.values():
-        times.sort()
-        assert all(b - a >= 0.499 for a, b in zip(times, times[10:], strict=False)), times
-    assert q.check() == []
 
 
 # What a single task says

@@ -142,36 +142,6 @@ class Gate:
 # How much it holds
 
 
-@pytest.mark.parametrize("prefetch", [0, 1, 4])
-async def test_it_fetches_all_that_it_may_hold(queue: Queue, prefetch: int) -> None:
-    """When the first handlers have begun, it holds them and `prefetch` more."""
-    gate = Gate()
-    await queue.push_many(Push(n) for n in range(20))
-    async with running(AsyncWorker(queue, gate, concurrency=3, prefetch=prefetch)):
-        await gate.wait_for(3)
-        assert (await queue.stats()).invisible == 3 + prefetch
-
-
-@pytest.mark.fakeredis
-@pytest.mark.parametrize("prefetch", [0, 6])
-async def test_no_more_handlers_run_than_may(queue: Queue, prefetch: int) -> None:
-    """At most `concurrency` handlers run at once, however many tasks are there to be run."""
-    running, seen = 0, []
-
-    async def handler(task: Task[Any]) -> None:
-        nonlocal running
-        running += 1
-        seen.append(running)
-        for _ in range(task.payload % 3 + 1):
-            await asyncio.sleep(0)
-        running -= 1
-
-    await queue.push_many(Push(n) for n in range(30))
-    await AsyncWorker(queue, handler, concurrency=3, prefetch=prefetch).drain()
-    assert len(seen) == 30
-    assert max(seen) == 3
-
-
 # Leases
 
 

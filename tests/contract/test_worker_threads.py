@@ -1,13 +1,9 @@
 """`Worker` beside test_worker.py: its threads, interrupts and faults; signals to either worker."""
 
-import signal
-import subprocess
-import sys
 import threading
 from typing import Any
 
 import pytest
-from kit.awaited import LOOPS
 from kit.waiting import wait_for_idle
 from kit.workers import (
     PATIENCE,
@@ -19,7 +15,6 @@ from kit.workers import (
 from redis import Redis
 
 from dpq import DPQ, Context, Push, Task, Tasks, Worker
-from dpq.server import Server
 
 
 @pytest.fixture
@@ -69,67 +64,6 @@ def test_after_the_grace_tasks_go_back(q: DPQ[Any], gate: Gate, start: Start, ag
     assert [(t.payload, t.attempt) for t in q.pop_many(5)] == [(0, 1), (1, 1), (2, 1)]
     gate.open()
     assert q.stats().acked == 0
-
-
-PROGRAM = """
-import asyncio, sys, time
-from dpq import DPQ, AsyncDPQ, AsyncWorker, Worker
-
-url, name, kind = sys.argv[1:]
-
-def goes_on(task, context):
-    return not (task.payload == "until told" and context.stopping)
-
-def handler(task, context):
-    print(task.payload, flush=True)
-    while goes_on(task, context):
-        time.sleep(0.01)
-
-async def awaited(task, context):
-    print(task.payload, flush=True)
-    while goes_on(task, context):
-        await asyncio.sleep(0.01)
-
-async def main():
-    async with AsyncDPQ.from_url(url, name) as q:
-        worker = AsyncWorker(q, awaited, concurrency=2, grace=60)
-        print("ended", await worker.run(signals=True), worker.given_back, flush=True)
-
-if kind == "threads":
-    worker = Worker(DPQ.from_url(url, name), handler, concurrency=2, grace=60)
-    print("ended", worker.run(), worker.given_back, flush=True)
-elif kind == "uvloop":
-    import uvloop
-    uvloop.run(main())
-else:
-    asyncio.run(main())
-"""
-
-
-@pytest.mark.parametrize(
-    ("kind", "twice"), [("threads", False), ("threads", True), ([*LOOPS][-1], False)]
-)
-def test_signals(server: Server, q: DPQ[Any], kind: str, twice: bool) -> None:
-    """The first signal of a process lets handlers finish, in a worker of either kind; a second one
-    gives back, uncounted, and the process ends. daemon/test_cli_worker.py has more of both."""
-    payload = "for ever" if twice else "until told"
-    q.push(payload)
-    command = [sys.executable, "-c", PROGRAM, server.url, q.queue_name, kind]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
-        try:
-            assert child.stdout
-            assert child.stdout.readline().strip() == payload
-            child.send_signal(signal.SIGINT)
-            if twice:
-                child.send_signal(signal.SIGTERM)
-            said = child.stdout.readline().strip()
-            cancelled = int(twice and kind != "threads")  # may count as handled
-            assert said in (("ended 0 1", f"ended {cancelled} 1") if twice else ("ended 1 0",))
-            assert child.wait(PATIENCE) == 0
-        finally:
-            child.kill()
-    assert (q.stats().acked, q.stats().ready) == ((0, 1) if twice else (1, 0))
-    assert not twice or q.pop().task.attempt == 1
 
 
 def slots(before: set[threading.Thread]) -> list[str]:

@@ -8,12 +8,10 @@ from typing import Any
 
 import pytest
 from kit.workers import PATIENCE, Gate, Make, Start, raising
-from redis.exceptions import ConnectionError as RedisConnectionError
 from support import wait_for
 
-from dpq import DPQ, RateLimited, Reject, Release, Retry, Task, Worker
+from dpq import DPQ, RateLimited, Reject, Retry, Task, Worker
 from dpq.model.log_fields import FIELDS
-from dpq.verbs.queue import QueueOperations
 from dpq.worker import pulse
 
 
@@ -103,29 +101,6 @@ def test_a_death(
     assert "secret" not in caplog.text
 
 
-def test_what_lives_on_is_no_death(q: DPQ[Any], caplog: pytest.LogCaptureFixture) -> None:
-    """A task that comes back, or runs again by its schedule, is not told dead."""
-    caplog.set_level(logging.INFO, "dpq")
-    q.push("failing", max_attempts=2)
-    q.push("given back", max_attempts=1)
-    q.push("recurring", max_attempts=1, every=1000, key="r")
-    seen: list[Any] = []
-
-    def handler(task: Task[Any]) -> None:
-        seen.append(task.payload)
-        if seen.count("recurring") and len(seen) >= 5:
-            worker.stop()
-        if task.payload == "recurring" or (task.payload == "failing" and task.attempt == 1):
-            raise Retry(0)
-        if task.payload == "given back" and seen.count("given back") == 1:
-            raise Release
-
-    worker = Worker(q, handler, name="w")
-    worker.run(signals=False)
-    assert sorted(seen) == ["failing", "failing", "given back", "given back", "recurring"]
-    assert (told(caplog, "died"), q.dead.list()) == ([], [])
-
-
 def test_a_lost_lease(
     q: DPQ[Any], caplog: pytest.LogCaptureFixture, gate: Gate, start: Start
 ) -> None:
@@ -155,29 +130,6 @@ def tell_often(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"dpq.worker.{module}.BEAT_SECONDS", 0.02)
 
 
-def test_beats_name_what_is_held(
-    make: Make, gate: Gate, start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Running and prefetched tasks are put down to their worker, in each of its queues."""
-    tell_often(monkeypatch)
-    pair = [make("-a"), make("-b")]
-    ids = [[queue.push(n, 9 - n) for n in range(2)] for queue in pair]
-    worker = Worker(pair, gate, concurrency=3, prefetch=2, name="bee", order="round_robin")
-    running = start(worker)
-
-    def holders() -> list[dict[str, str | None]]:
-        return [{lease.id: lease.worker for lease in queue.held()} for queue in pair]
-
-    wait_for(lambda: holders() == [dict.fromkeys(some, "bee") for some in ids], holders)
-    told_of = [queue.workers()[0] for queue in pair]
-    assert [each.holds for each in told_of] == [2, 2]
-    assert sum(each.running for each in told_of) == 3
-    gate.open()
-    worker.stop()
-    running.result(PATIENCE)
-    assert [queue.held() for queue in pair] == [[], []]
-
-
 # Health
 
 
@@ -200,28 +152,6 @@ def test_health_of_a_run(
     gate.open()
     running.result(PATIENCE)
     assert worker.health().reasons == ("it does not run",)
-
-
-def test_health_without_a_server(
-    q: DPQ[Any], start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """While heartbeats are not answered it is live and not ready; then ready again."""
-    tell_often(monkeypatch)
-    worker = Worker(q, raising(AssertionError()))
-    start(worker)
-    wait_for(lambda: worker.health().ready, worker.health)
-    beat = QueueOperations.beat
-
-    def fail(*_: object) -> Any:
-        raise RedisConnectionError("away")
-        yield
-
-    monkeypatch.setattr(QueueOperations, "beat", fail)
-    wait_for(lambda: not worker.health().ready, worker.health)
-    assert worker.health().live
-    assert worker.health().reasons == ("the server does not answer",)
-    monkeypatch.setattr(QueueOperations, "beat", beat)
-    wait_for(lambda: worker.health().ready, worker.health)
 
 
 def test_a_stuck_loop_is_not_live(

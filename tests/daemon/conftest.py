@@ -2,13 +2,15 @@
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from support import processes, wait_for
+from typer.testing import CliRunner, Result
 
 from dpq import DPQ
+from dpq.cli import app
 from dpq.server import Server
 
 
@@ -54,3 +56,19 @@ def scratch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     wait_for(lambda: not processes(str(path)), lambda: f"left running: {processes(str(path))}")
     wait_for(lambda: not list(path.glob("dpq-*")), lambda: f"left: {list(path.glob('dpq-*'))}")
     shutil.rmtree(path)
+
+
+@pytest.fixture
+def run(url: str, name: str) -> Callable[..., Result]:
+    """Runs `dpq ...` in this process; `at` is the URL of another server."""
+
+    def invoke(
+        *words: object, lines: str | bytes | None = None, code: int = 0, at: str = url
+    ) -> Result:
+        where = ["--url", at, "--queue", name]
+        result = CliRunner().invoke(app, [*where, *map(str, words)], input=lines)
+        assert result.exit_code == code, (words, result.stdout, result.stderr, result.exception)
+        assert "Traceback" not in result.stderr
+        return result
+
+    return invoke

@@ -8,24 +8,13 @@ from pathlib import Path
 
 import pytest
 from redis import Redis
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from dpq import DPQ
-from dpq.cli import app
 from dpq.script.keys import key_of
 from dpq.server import Server
 
 Run = Callable[..., Result]
-
-
-@pytest.fixture
-def run(private: Server, q: DPQ) -> Run:
-    def invoke(*words: str, code: int = 0, url: str = private.url) -> Result:
-        result = CliRunner().invoke(app, ["--url", url, "--queue", q.queue_name, *words])
-        assert result.exit_code == code, (words, result.stdout, result.stderr, result.exception)
-        return result
-
-    return invoke
 
 
 @pytest.fixture
@@ -80,7 +69,7 @@ def test_the_server(run: Run, private: Server, elsewhere: Path) -> None:
     with Redis.from_url(private.url) as redis:
         redis.config_set("maxmemory-policy", "allkeys-lru")
         try:
-            result = run("doctor", url=f"unix://{elsewhere}", code=1)
+            result = run("doctor", at=f"unix://{elsewhere}", code=1)
             assert "problem: eviction allkeys-lru" in result.stdout
             assert "maxmemory-policy noeviction" in result.stdout
             assert "problem: no persistence" in result.stdout
@@ -95,7 +84,7 @@ def test_daemons_warn_of_the_server_and_other_commands_do_not(
 ) -> None:
     """A command that looks, pushes or pops says nothing of it; a daemon does once, at its start."""
     for words in (["push", "1"], ["stats"], ["pop"]):
-        assert "warning" not in run(*words, url=f"unix://{elsewhere}").stderr
+        assert "warning" not in run(*words, at=f"unix://{elsewhere}").stderr
     dpq = [sys.executable, "-m", "dpq", "--url", f"unix://{elsewhere}", "admin", "scheduler"]
     with subprocess.Popen(dpq, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 from support import PATIENCE_S, wait_for
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from dpq import DPQ
-from dpq.cli import app, bulk
+from dpq.cli import bulk
 from dpq.verbs.workers import Doing
 
 pytestmark = pytest.mark.usefixtures("clean_environment")
@@ -42,19 +42,6 @@ async def bad(task):
     if task.payload == 2:
         raise ValueError("a\\nb\\x1b[2J")
 """
-
-
-@pytest.fixture
-def run(url: str, name: str) -> Run:
-    """Runs `dpq ...` in this process."""
-
-    def invoke(*words: object, code: int = 0, lines: str | None = None, at: str = url) -> Result:
-        where = ["--url", at, "--queue", name]
-        result = CliRunner().invoke(app, [*where, *map(str, words)], input=lines)
-        assert result.exit_code == code, (result.output, result.exception)
-        return result
-
-    return invoke
 
 
 def beat(q: DPQ, worker: str, *tasks: Any, host: str = "elsewhere", more: int = 0) -> None:

@@ -6,26 +6,12 @@ from typing import Any
 
 import pytest
 from click.testing import Result
-from typer.testing import CliRunner
 
 from dpq import DPQ, Adaptive, Push, Quota, RateLimit, Reserve
-from dpq.cli import _terminal, app
+from dpq.cli import _terminal
 from dpq.views import limit_change
 
 Run = Callable[..., Result]
-
-
-@pytest.fixture
-def run(url: str, name: str) -> Run:
-    """Runs `dpq ...` in this process."""
-
-    def invoke(*words: object, lines: str | None = None, code: int = 0) -> Result:
-        where = ["--url", url, "--queue", name]
-        result = CliRunner().invoke(app, [*where, *map(str, words)], input=lines)
-        assert result.exit_code == code, (words, result.stdout, result.stderr, result.exception)
-        return result
-
-    return invoke
 
 
 @pytest.fixture
@@ -128,13 +114,3 @@ def test_undo(run: Run, q: DPQ, kind: str) -> None:
     assert "@" in told[-1].by or ":" in told[-1].by
     run("limit", "undo", "--group", "h")
     assert q.group("h").rules == ""
-
-
-def test_undo_without_a_change(run: Run, q: DPQ) -> None:
-    """What has no change, or another one's id, is refused with what the queue keeps."""
-    q.set_limit(1, 60, group="h")
-    assert (
-        "no change of the limit of group g" in run("limit", "undo", "--group", "g", code=1).stderr
-    )
-    words = ("limit", "undo", "--group", "h", "--event", "1-1")
-    assert "no such change" in run(*words, code=1).stderr

@@ -27,7 +27,7 @@ import dpq
 from dpq import DPQ, LimitState, QueueStats, known_queues
 from dpq.batch import BatchError, BatchOutcome
 from dpq.batch.reader import Reader
-from dpq.batch.results import Results, hash_text
+from dpq.batch.results import Results
 from dpq.batch.tokens import estimate
 from dpq.cli import app
 from dpq.cli._run_meter import RunMeter, tell_outcome
@@ -456,27 +456,6 @@ def test_what_cannot_work_ends_before_anything_is_queued(
     text = " ".join(re.sub("[│╭╮╰╯─]", " ", err).split())
     assert (code in (1, 2), said in text, "pw" in text) == (True, True, False), err
     assert [each.name for each in tmp_path.iterdir()] == ["asks.jsonl"]
-
-
-@pytest.mark.parametrize("ordered", [False, True])
-def test_tidy_removes_doubles_and_broken_lines(ordered, tmp_path):
-    """At the end each result stands there once, whole; a file that is in order is not touched."""
-    batch = Reader(
-        write(tmp_path / "a.jsonl", [body(n) for n in range(3)]), "http://a.example"
-    ).check()
-    lines = {n: {"line": n, "request": hash_text(batch.hashes[n - 1])} for n in (1, 2, 3)}
-    path = write(tmp_path / "out.jsonl", [lines[3], lines[1], lines[3]])
-    with path.open("ab") as stream:
-        stream.write(b'{"line":2,"requ\n' + json.dumps(lines[2]).encode() + b'\n{"li')
-    made = Results(path, (), batch)
-    made.read()
-    assert made.saved == 3
-    assert made.tidy(ordered=ordered) == 1
-    assert lines_of(path) == ([1, 2, 3] if ordered else [3, 1, 2])
-    inode = path.stat().st_ino
-    assert made.tidy(ordered=ordered) == 0
-    assert path.stat().st_ino == inode
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["a.jsonl", "out.jsonl"]
 
 
 JPEG = "/9j/4AAQSkZJRgABAQ" + "Ab0/" * 9999

@@ -316,13 +316,20 @@ def pids(q: DPQ) -> set[int]:
 def test_processes_share_the_work_and_end_together(
     start: Start, url: str, name: str, q: DPQ, here: Path
 ) -> None:
-    """So many processes work; at a signal all of them finish, and the parent ends with 0. The URL,
-    which may have a password, is in no command line of theirs."""
+    """That many processes work; one that was killed is replaced, and the other goes on. At a signal
+    all finish, and the parent ends with 0. The URL, which may have a password, is in no command
+    line of theirs."""
     named(q, *["plain"] * 5)
     process = start("shop:until_told", "--processes", 2, "--concurrency", 2)
     wait_for(lambda: len(list(here.glob("begun *"))) == 4, q.stats)
     wait_for(lambda: len(pids(q)) == 2, q.workers)
-    assert process.pid not in pids(q)
+    victim, other = sorted(pids(q))
+    os.kill(victim, signal.SIGKILL)
+    restarts = f"process {victim}: died by SIGKILL; restarting in {FIRST_PAUSE_SECONDS} s"
+    wait_for_words(process, restarts)
+    wait_for(lambda: len(pids(q) - {victim}) == 2, q.workers)
+    assert other in pids(q) - {process.pid}
+    wait_for(lambda: len(list(here.glob("begun *"))) == 5, q.stats)
     children = [line for line in processes(name) if "--child-of" in line]
     assert len(children) == 2
     assert url not in "".join(children)
@@ -331,20 +338,7 @@ def test_processes_share_the_work_and_end_together(
         wait_for_words(process, "SIGTERM, stopping")
     (here / "go").touch()
     assert told(process).count("ended with 0") == 2
-    assert (q.stats().acked, q.stats().ready, q.workers()) == (4, 1, [])
-
-
-def test_a_process_that_dies_is_started_again(start: Start, q: DPQ) -> None:
-    """A child that was killed is replaced, after a pause that is logged; the other goes on."""
-    process = start("shop:plain", "--processes", 2)
-    wait_for(lambda: len(pids(q)) == 2, q.workers)
-    victim, other = sorted(pids(q))
-    os.kill(victim, signal.SIGKILL)
-    wait_for(lambda: len(pids(q) - {victim}) == 2, q.workers)
-    assert other in pids(q)
-    process.send_signal(signal.SIGTERM)
-    said = told(process)
-    assert f"process {victim}: died by SIGKILL; restarting in {FIRST_PAUSE_SECONDS} s" in said
+    assert (q.stats().acked, q.stats().invisible) == (3, 2)  # the victim's come back in their time
 
 
 def test_files_of_the_current_directory_are_not_run_instead(

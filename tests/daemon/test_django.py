@@ -115,30 +115,6 @@ def test_a_push_waits_for_the_commit(site: dict[str, str], q: DPQ[Any]) -> None:
     assert q.size() == 1
 
 
-def test_a_task_leaves_no_database_connection_open(
-    q: DPQ[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The worker closes what is too old in the thread of the task, before and after it."""
-    from django.db import connections
-
-    from dpq.django import tasks
-
-    monkeypatch.setattr(tasks, "_functions", dict(tasks._functions))
-    used: list[Any] = []
-
-    @tasks.task()
-    def ask() -> None:
-        with connections["default"].cursor() as cursor:
-            cursor.execute("SELECT 1")
-        used.append((connections["default"], connections["default"].connection))
-
-    ask.push()
-    drain()
-    ((wrapper, opened),) = used
-    assert opened is not None
-    assert wrapper.connection is None
-
-
 def test_the_worker_ends_at_a_signal(client: Any, q: DPQ[Any], site: dict[str, str]) -> None:
     """`manage.py dpq_worker` runs the tasks of all apps; SIGTERM ends it with 0, and its report of
     itself goes with it."""

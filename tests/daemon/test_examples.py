@@ -347,17 +347,6 @@ def test_the_api_fetches_what_it_takes(
         assert (q.workers(), q.check()) == ([], [])
 
 
-@pytest.mark.skipif(not SOAK, reason=f"tests/contract/test_scrapy.py crawls in process: {HOW}")
-def test_spider_fetches_every_page_of_its_small_site(url: str, lines_of: Lines) -> None:
-    """Each page comes once, with a server of its own or with one that is given."""
-    pytest.importorskip("scrapy", reason="no scrapy here: pip install '.[scrapy]'")
-    for arguments in ((), (url,)):
-        lines = lines_of("spider.py", *arguments)
-        pages = [re.fullmatch(r"200 http://127.0.0.1:\d+/(\d+)", line) for line in lines]
-        found = sorted(int(page[1]) for page in pages if page)
-        assert found == sorted([*range(1, 13), *range(1, 4)])
-
-
 def test_examples_are_short() -> None:
     """The first programs that a reader sees stay under 40 lines, or 40 to 45 lines of code."""
     for name in ("producer.py", "callbacks.py", "execute_later.py"):

@@ -11,26 +11,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakeredis import FakeRedis
 from hypothesis import settings
 from kit.nodes import alone
 from kit.schedulers import in_ready, running
 from redis import Redis
 from redis.backoff import NoBackoff
-from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoPermissionError
 from redis.retry import Retry
 from support import PATIENCE_S, wait_for
 
-from dpq import DPQ, Scheduler, known_queues
-from dpq.link.cluster import Node
+from dpq import DPQ, Scheduler
 from dpq.link.connections import Connections
-from dpq.registry.all_queues import NAMES_A_CALL
 from dpq.registry.names import Sieve
-from dpq.scheduler import daemon, listener, names, upkeep
-from dpq.script import command
+from dpq.scheduler import daemon, listener, upkeep
 from dpq.script.command import once
-from dpq.script.keys import REGISTRY, REGISTRY_TICK, STORAGE_FORMAT, key_of
+from dpq.script.keys import REGISTRY, STORAGE_FORMAT, key_of
 from dpq.server import Server
 
 ROOT = Path(__file__).parents[2]
@@ -119,17 +114,6 @@ def test_a_queue_that_is_gone_is_let_go(redis: Redis, live: DPQ, other: DPQ, lef
             wait_for(lambda: in_ready(other) == 1, other.stats)
 
 
-def test_a_queue_that_leaves_the_list_is_let_go(redis: Redis, live: DPQ, other: DPQ) -> None:
-    """A queue whose name is taken out of the list gets no upkeep, though it is stored."""
-    live.push(1)
-    other.push(1)
-    scheduler = Scheduler(redis)
-    scheduler.run_once()
-    redis.srem(REGISTRY, other.queue_name)
-    scheduler.run_once()
-    assert list(scheduler._upkeep.queues) == [live.queue_name]
-
-
 @pytest.mark.parametrize(
     ("damage", "told"),
     [
@@ -159,82 +143,6 @@ def test_a_queue_that_cannot_be_stepped_hinders_no_other(
     redis.hset(key_of(other.queue_name, "conf"), "format", STORAGE_FORMAT)
 
 
-class Away:
-    """Lets scripts for some keys meet a server that is away, and counts those tries."""
-
-    def __init__(self, client: FakeRedis, *tags: str) -> None:
-        self.tags = [f"{{{tag}}}" for tag in tags]
-        self.tries = 0
-        self._send = client.execute_command
-        client.execute_command = self  # type: ignore[method-assign, assignment]
-
-    def __call__(self, *words: Any, **options: Any) -> Any:
-        keys = words[3:] if words[0] in ("EVAL", "EVALSHA") else ()
-        if not any(tag in str(key) for key in keys[:1] for tag in self.tags):
-            return self._send(*words, **options)
-        self.tries += 1
-        raise RedisConnectionError("gone")
-
-
-@pytest.fixture
-def double() -> Iterator[FakeRedis]:
-    """A client whose every call goes through it: there, calls can be lost."""
-    with FakeRedis() as client:
-        yield client
-
-
-def test_a_master_that_is_away_hinders_no_queue_elsewhere(
-    double: FakeRedis, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Its queues cost one try a round, and are told of once; those of other masters are served."""
-    names = ["here", "there-1", "there-2", "there-3"]
-    for name in names:
-        DPQ(double, name).push(1, delay=0.001)
-    scheduler = Scheduler(double, names[::-1])
-    elsewhere = Node("elsewhere", double, {})
-    of = scheduler._session.connections.nodes.of
-    monkeypatch.setattr(
-        scheduler._session.connections.nodes,
-        "of",
-        lambda key: elsewhere if "there" in key else of(key),
-    )
-    away = Away(double, *names[1:])
-    wait_for(lambda: scheduler.run_once() == 1, lambda: caplog.text)
-    tries = away.tries
-    assert scheduler.run_once() == 0
-    assert away.tries == tries + 1
-    assert caplog.text.count("cannot be reached") == 3
-    away.tags.clear()
-    assert scheduler.run_once() == 3
-
-
-def test_a_master_that_is_away_is_not_the_server(
-    double: FakeRedis, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A round that meets one master of a cluster, which is away, ends nothing and shows no return;
-    one that meets the only server, or the last that was there, fails."""
-    scheduler = Scheduler(double, ["here", "there"])
-    scheduler.run_once()
-    away = Away(double, "there")
-    monkeypatch.setattr(scheduler, "_listen", lambda: None)
-
-    def step(name: str) -> bool:
-        for each in ("here", "there"):
-            scheduler._upkeep.moments[each] = 0.0 if each == name else float("inf")
-        return scheduler._round()
-
-    with pytest.raises(RedisConnectionError, match="gone"):
-        step("there")
-    nodes = scheduler._session.connections.nodes
-    node = nodes.of("any")
-    monkeypatch.setattr(nodes, "of", lambda _: node)
-    monkeypatch.setattr(nodes, "clustered", True)
-    assert (step("there"), step("here"), step("there")) == (False, True, False)
-    away.tags.append("{here}")
-    with pytest.raises(RedisConnectionError, match="gone"):
-        step("here")
-
-
 # One harms not all
 
 
@@ -243,58 +151,8 @@ def plant(redis: Redis, count: int) -> None:
     redis.sadd(REGISTRY, "a{b", b"\xff\xfe", *(f"junk-{n}" for n in range(count)))
 
 
-def test_names_without_a_queue_are_taken_out(
-    redis: Redis, live: DPQ, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Junk in the list of names costs one look, is never stepped, and does not stay."""
-    live.push(1)
-    plant(redis, 3000)
-    scheduler = Scheduler(redis)
-    rounds = 0
-    monkeypatch.setattr(command, "MOST_HEADS", 100)
-    while redis.scard(REGISTRY) > 1:
-        scheduler.run_once()
-        assert (
-            len(scheduler._session.connections._packer._heads) <= 100
-        )  # nothing of the names stays
-        rounds += 1
-        assert rounds < 10
-    scheduler.run_once()
-    assert known_queues(redis) == [live.queue_name]
-    assert list(scheduler._upkeep.queues) == [live.queue_name]
-
-
 def refusing(*_: Any) -> None:
     raise NoPermissionError("no permission")
-
-
-def test_junk_that_may_not_be_removed_starves_nobody(
-    redis: Redis, live: DPQ, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Between two looks at some of the names, a queue that is due has its turn."""
-    live.push(1)
-    plant(redis, 5000)
-    monkeypatch.setattr(names, "forget_queues", refusing)
-    scheduler = Scheduler(redis)
-    scheduler._names._sieve.may_remove = False
-    while live.queue_name not in scheduler._upkeep.queues:
-        scheduler._round()
-    looked: list[int] = []
-    absent = Sieve.is_queue
-    monkeypatch.setattr(
-        Sieve, "is_queue", lambda sieve, name: looked.append(1) or absent(sieve, name)
-    )
-    most = names.NAMES_A_LOOK + NAMES_A_CALL + 16  # SSCAN may bring a few more than asked
-    for _ in range(10):  # nearly two walks over all of them
-        live.push(1, delay=0.001)
-        wait_for(lambda: live.next_event() == 0, live.stats)
-        looked.clear()
-        scheduler._upkeep.moments[live.queue_name] = 0  # as its marker would
-        scheduler._look_at = 0
-        assert scheduler._round() == 1
-        assert 0 < len(looked) <= most
-    assert len(scheduler._upkeep.queues) == 1
-    assert redis.scard(REGISTRY) == 5003
 
 
 @pytest.mark.parametrize("moment", [0, 1, 2])
@@ -311,20 +169,6 @@ def test_a_queue_that_begins_while_its_name_is_taken_out(
                 live.push(1)
             command = steps.send(live._session.send(once(command)))
     assert redis.sismember(REGISTRY, live.queue_name)
-
-
-@pytest.mark.parametrize("whose", ["the queue's", "of the names"])
-def test_a_flood_of_wake_ups(redis: Redis, live: DPQ, whose: str) -> None:
-    """However many members a marker has, they wake a daemon a few times only."""
-    tick = key_of(live.queue_name, "tick") if whose == "the queue's" else REGISTRY_TICK
-    live.push(1)
-    redis.config_resetstat()
-    with running(Scheduler(redis)):
-        redis.zadd(tick, {f"m{n}": 0 for n in range(30_000)})
-        wait_for(lambda: redis.exists(tick) == 0, lambda: redis.zcard(tick))
-        live.push(2, delay=0.05)
-        wait_for(lambda: in_ready(live) == 2, live.stats)
-    assert redis.info("commandstats")["cmdstat_bzpopmin"]["calls"] < 300
 
 
 def test_wake_ups_have_a_rate() -> None:
@@ -349,21 +193,6 @@ def test_no_marker_hides_another(redis: Redis, queue_name: str) -> None:
     redis.delete(first, second)
 
 
-def test_a_marker_of_another_type_hinders_no_other(
-    redis: Redis, live: DPQ, other: DPQ, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A queue whose marker is broken cannot be heard; the others are, at once."""
-    monkeypatch.setattr(upkeep, "RECHECK_SECONDS", 60.0)
-    other.push(1)
-    live.push(1)
-    redis.set(key_of(other.queue_name, "tick"), "x")
-    scheduler = Scheduler(redis)
-    with running(scheduler):
-        wait_for(lambda: scheduler._deaf, lambda: scheduler._upkeep.queues)
-        live.push(2, delay=0.05)
-        wait_for(lambda: in_ready(live) == 2, live.stats)
-
-
 def test_the_first_event_of_all_queues(redis: Redis, live: DPQ, queue_name: str) -> None:
     """A daemon sleeps until the first event of its queues, not until that of another one."""
     for _ in range(5):  # a machine that stands still for 4 s proves nothing
@@ -379,22 +208,6 @@ def test_the_first_event_of_all_queues(redis: Redis, live: DPQ, queue_name: str)
         if on_time:
             return
     raise AssertionError("the first task came with the later one")
-
-
-def test_trouble_is_told_once(
-    redis: Redis, live: DPQ, queue_name: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    """What cannot be stepped is told of once, and again after it went well."""
-    live.push(1)
-    scheduler = Scheduler(redis, [queue_name])
-    known = redis.hget(key_of(queue_name, "conf"), "format")
-    for text in ("99", known, "99"):
-        redis.hset(key_of(queue_name, "conf"), "format", text)
-        for _ in range(3):
-            scheduler.run_once()
-            scheduler._upkeep.queues[queue_name].forget()
-    assert caplog.text.count(f"{queue_name}: this queue gets no upkeep") == 2
-    redis.hset(key_of(queue_name, "conf"), "format", known)
 
 
 @pytest.mark.parametrize("known", ["nothing", "a queue", "a named queue"])

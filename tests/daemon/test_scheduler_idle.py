@@ -14,7 +14,7 @@ from support import wait_for
 from dpq import DPQ, Scheduler
 from dpq.link import blocks
 from dpq.scheduler import daemon, upkeep
-from dpq.script.keys import REGISTRY, key_of
+from dpq.script.keys import key_of
 
 
 @pytest.fixture
@@ -94,21 +94,6 @@ def test_a_lost_marker_costs_a_glance(redis: Redis, several: list[DPQ[Any]]) -> 
             wait_for(lambda q=queue: in_ready(q) == 1, queue.stats)
 
 
-def test_an_event_that_no_marker_says(redis: Redis, several: list[DPQ[Any]]) -> None:
-    """A glance sees an event from far, and the daemon comes to the moment."""
-    scheduler = Scheduler(redis)
-    with running(scheduler):
-        wait_for_rest(redis, scheduler, len(several))
-        far = several[0]
-        far.push(1, delay=30)
-        name = far.queue_name
-
-        def left() -> float:
-            return scheduler._upkeep.moments[name] - time.monotonic()
-
-        wait_for(lambda: 20 < left() <= 30, left)
-
-
 @pytest.mark.parametrize("answer", ["refused", "broken"])
 def test_without_glances_each_queue_is_stepped(
     redis: Redis, several: list[DPQ[Any]], monkeypatch: pytest.MonkeyPatch, answer: str
@@ -132,14 +117,3 @@ def test_without_glances_each_queue_is_stepped(
             queue.push(1, delay=0.05)
         for queue in several[::3]:
             wait_for(lambda q=queue: in_ready(q) == 1, queue.stats)
-
-
-def test_a_name_without_a_marker_is_found(redis: Redis, several: list[DPQ[Any]]) -> None:
-    """The number of names has changed: the list is read again."""
-    left_out = several[3].queue_name
-    redis.srem(REGISTRY, left_out)
-    scheduler = Scheduler(redis)
-    with running(scheduler):
-        wait_for_rest(redis, scheduler, len(several) - 1)
-        redis.sadd(REGISTRY, left_out)
-        wait_for(lambda: left_out in scheduler._upkeep.queues, scheduler._upkeep.queues.keys)

@@ -1,16 +1,13 @@
 """Private servers: started once, shared, stopped with their last user, whatever kills whom."""
 
 import contextlib
-import grp
 import json
 import os
-import pwd
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from redis import Redis
@@ -18,7 +15,7 @@ from support import PATIENCE_S, wait_for
 
 from dpq.model.errors import ConfigurationError
 from dpq.server import Binary, Server, find_all_binaries, find_binary, open_embedded, private
-from dpq.server.private import _own_group, require_safe_way
+from dpq.server.private import require_safe_way
 
 ROOT = Path(private.__file__).parents[2]
 pytestmark = pytest.mark.usefixtures("scratch")
@@ -323,20 +320,6 @@ def test_a_directory_that_nobody_else_can_replace_is_used(
     above.chmod(mode)
     monkeypatch.setattr("dpq.server.private._own_group", lambda gid: own)
     require_safe_way(above / "data")
-
-
-def test_whose_group_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The group of the user's name without other members, and root's; no other."""
-    users = {7: ("ann", 0)}
-    groups = {7: ("ann", []), 8: ("ann", ["ann", "bob"]), 9: ("staff", []), 0: ("root", ["x"])}
-    monkeypatch.setattr(os, "geteuid", lambda: 7)
-    monkeypatch.setattr(pwd, "getpwuid", lambda uid: SimpleNamespace(pw_name=users[uid][0]))
-    monkeypatch.setattr(
-        grp, "getgrgid", lambda gid: SimpleNamespace(gr_name=groups[gid][0], gr_mem=groups[gid][1])
-    )
-    assert [_own_group(gid) for gid in (7, 8, 9, 0)] == [True, False, False, True]
-    users.clear()
-    assert [_own_group(gid) for gid in (7, 8, 0)] == [True, False, True]
 
 
 def marker(data: Path, **wrote: str) -> None:

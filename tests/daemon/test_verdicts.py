@@ -122,25 +122,12 @@ def all_hang(q: DPQ, clock: Clock) -> None:
     beat(q, running=2, longest=480_000)
 
 
-def all_hang_and_a_429(q: DPQ, clock: Clock) -> None:
-    usual_runs(q, clock)
-    fill(q)
-    q.rate_limited(q.pop().task, 3600)
-    clock.advance(480)
-    beat(q, running=2, longest=480_000)
-
-
 def consumers_hang(q: DPQ, clock: Clock) -> None:
     usual_runs(q, clock)
     fill(q, group=None)
     for seconds in (450, 30):
         q.pop(visibility=3600)
         clock.advance(seconds)
-
-
-def one_hangs(q: DPQ, clock: Clock) -> None:
-    all_hang(q, clock)
-    beat(q, running=1, longest=1000, worker="w2")
 
 
 def met_429(q: DPQ, clock: Clock) -> None:
@@ -171,22 +158,10 @@ def due_where_it_stands(q: DPQ, clock: Clock) -> None:
     beat(q)
 
 
-def due_behind_a_slow_limit(q: DPQ, clock: Clock) -> None:
-    q.set_limit(1, 3600)
-    due_where_it_stands(q, clock)
-
-
 def paced(q: DPQ, clock: Clock) -> None:
     fill(q)
     beat(q)
     q.set_limit(6, 60, group="api")
-    q.ack(q.pop().task)
-
-
-def slow_limit(q: DPQ, clock: Clock) -> None:
-    fill(q)
-    beat(q)
-    q.set_limit(1, 3600)
     q.ack(q.pop().task)
 
 
@@ -223,32 +198,12 @@ def closed_by_hand(q: DPQ, clock: Clock) -> None:
     q.delay_group("shop one", None)
 
 
-def closed_by_hand_for_a_time(q: DPQ, clock: Clock) -> None:
-    fill(q)
-    beat(q)
-    q.delay_group("api", 600)
-
-
 def both_members_met_429(q: DPQ, clock: Clock) -> None:
     q.set_limit(60, 60, group="api", members=["key-a", "key-b"])
     fill(q)
     beat(q)
     for _ in range(2):
         q.rate_limited(q.pop().task, 300)
-
-
-def two_closed_others_move(q: DPQ, clock: Clock) -> None:
-    some_closed_others_move(q, clock)
-    fill(q, 9, group="third")
-    q.delay_group("third", 600)
-
-
-def the_last_worker_popped_and_died(q: DPQ, clock: Clock) -> None:
-    fill(q, group=None)
-    beat(q)
-    clock.advance(6)
-    q.pop(visibility=20)
-    clock.advance(30)
 
 
 def some_closed_others_move(q: DPQ, clock: Clock) -> None:
@@ -269,22 +224,8 @@ def several_groups_closed(q: DPQ, clock: Clock) -> None:
     q.delay_group("hand", None)
 
 
-def queue_and_groups_closed(q: DPQ, clock: Clock) -> None:
-    fill(q)
-    beat(q)
-    q.delay_group("api", 600)
-    q.push("x", group="other")
-    q.rate_limited(q.pop().task, 90, scope="queue")
-
-
 def only_delayed(q: DPQ, clock: Clock) -> None:
     q.push("x", delay=7200)
-
-
-def delayed_and_following(q: DPQ, clock: Clock) -> None:
-    first = q.push("x", delay=7200)
-    for _ in range(2):
-        q.push("y", after=[first])
 
 
 def only_dead(q: DPQ, clock: Clock) -> None:
@@ -303,28 +244,6 @@ def all_quiet(q: DPQ, clock: Clock) -> None:
     clock.advance(9)
     beat(q, running=1, longest=100, holds=1)
     q.pop()  # as a quiet worker that has not heard it yet
-
-
-def only_worker_quiet_and_a_429(q: DPQ, clock: Clock) -> None:
-    fill(q)
-    beat(q)
-    q.rate_limited(q.pop().task, 3600)
-    q.quiet("crawler")
-
-
-def quiet_and_other_consumers(q: DPQ, clock: Clock) -> None:
-    fill(q, group=None)
-    beat(q)
-    q.quiet("w1")
-    clock.advance(11)
-    beat(q)
-    q.ack(q.pop().task)
-
-
-def all_hang_but_a_quiet_one(q: DPQ, clock: Clock) -> None:
-    all_hang(q, clock)
-    beat(q, worker="w2")
-    q.quiet("w2")
 
 
 def one_quiet(q: DPQ, clock: Clock) -> None:
@@ -346,26 +265,12 @@ def full_and_paused(q: DPQ, clock: Clock) -> None:
     q.pause()
 
 
-def full_and_moving(q: DPQ, clock: Clock) -> None:
-    moving(q, clock)
-    q.set_bounds(max_tasks=3)
-
-
 def in_order(q: DPQ, clock: Clock) -> None:
     """Only tasks that wait for the retry of the first one of their group."""
     q.set_limit(group="api", in_order=True)
     fill(q)
     q.fail(q.pop().task, "ConnectError", delay=600)
     beat(q)
-
-
-def waiting_pops(q: DPQ, clock: Clock) -> None:
-    fill(q)
-    q.delay_group("api", 600)
-    for _ in range(30):
-        assert q.pop().task is None
-        clock.advance(10)
-    q.delay_group("api", 0)
 
 
 def empty(q: DPQ, clock: Clock) -> None:
@@ -384,7 +289,6 @@ class Planted(NamedTuple):
 PLANTED = [
     Planted(unreadable, S.UNREADABLE, "the stored limit of group 'api' cannot be read", True),
     Planted(full_and_paused, S.PAUSED, "; full: 4 of 4 tasks, so new tasks are refused", True),
-    Planted(full_and_moving, S.MOVING, "running; full: 4 of 3 tasks, so new tasks are refused"),
     Planted(paused_for_ever, S.PAUSED, "until it is resumed; the pause began at 22:13:20", True),
     Planted(
         paused_for_a_time,
@@ -398,14 +302,7 @@ PLANTED = [
         "box7 (pid 4711), told by ann@box7",
         True,
     ),
-    Planted(
-        *(only_worker_quiet_and_a_429, S.ALL_QUIET),
-        "and its only worker is quiet since 22:13:20 UTC: crawler on box7 (pid 4711) (also: held",
-        *(True, (S.RATE_LIMITED,)),
-    ),
-    Planted(quiet_and_other_consumers, S.MOVING, "and 0 are running; 1 of 1 workers is quiet"),
     Planted(one_quiet, S.MOVING, "1 of 2 workers is quiet"),
-    Planted(all_hang_but_a_quiet_one, S.HANDLERS_BUSY, "2 of 2 handlers are busy", True),
     Planted(never_a_consumer, S.NO_CONSUMER, "4 tasks are due, and no consumer has ever", True),
     Planted(
         *(the_last_pop_is_long_ago, S.NO_CONSUMER),
@@ -423,24 +320,20 @@ PLANTED = [
         "crawler on box7 (pid 4711)",
         True,
     ),
-    Planted(all_hang_and_a_429, S.HANDLERS_BUSY, "also: held by a 429", True, (S.RATE_LIMITED,)),
     Planted(
         *(consumers_hang, S.HANDLERS_BUSY),
         "hold 2 leases and ask for no more, the longest for 8 m (99 of 100 end within 2 s): task ",
         True,
     ),
-    Planted(one_hangs, S.MOVING, "4 tasks are due"),
     Planted(
         *(met_429, S.RATE_LIMITED),
         "the host of group 'api' has answered 429 at 22:13:20 UTC: it is closed until 22:14:50 "
         "UTC; 4 of 4 due tasks wait for that",
     ),
     Planted(due_where_it_stands, S.MOVING, "3 tasks are due, and 0 are running"),
-    Planted(due_behind_a_slow_limit, S.PACED, "23:13:20 UTC; 3 tasks are due"),
     Planted(probe_runs, S.RATE_LIMITED, "the first task of group 'api' after a 429 still runs"),
     Planted(whole_queue_429, S.RATE_LIMITED, "the host of the queue has answered 429"),
     Planted(paced, S.PACED, "allows 6/min, of which 0.0 are left: it opens at 22:13:30 UTC"),
-    Planted(slow_limit, S.PACED, "the limit of the queue allows 1/h"),
     Planted(
         *(concurrency, S.CONCURRENCY),
         "group 'api' lets 1 task run at once",
@@ -450,37 +343,19 @@ PLANTED = [
     Planted(quota, S.QUOTA, "is spent until 2023-12-01 00:00:00 UTC", True),
     Planted(closed_by_hand, S.BY_HAND, "was closed by hand at 22:13:20 UTC until it is", True),
     Planted(
-        *(closed_by_hand_for_a_time, S.BY_HAND),
-        "was closed by hand at 22:13:20 UTC until 22:23:20 UTC",
-    ),
-    Planted(
         *(both_members_met_429, S.RATE_LIMITED),
         "the host of group 'api', members 'key-a' and 'key-b' has answered 429",
     ),
-    Planted(
-        *(two_closed_others_move, S.MOVING),
-        "group 'api' is held by hand; 1 more group is closed, the first until 22:23:20 UTC",
-    ),
-    Planted(the_last_worker_popped_and_died, S.NO_CONSUMER, "its last worker, ", True),
     Planted(some_closed_others_move, S.MOVING, "group 'api' is held by hand"),
     Planted(
         *(several_groups_closed, S.RATE_LIMITED),
         "it is closed until 22:23:20 UTC; 2 more groups are closed, the first until 22:14:20 UTC; "
         "11 of 14 due tasks wait for that",
     ),
-    Planted(
-        *(queue_and_groups_closed, S.RATE_LIMITED),
-        "it is closed until 22:14:50 UTC; 1 more group is closed; 5 tasks are due",
-    ),
     Planted(only_delayed, S.ONLY_DELAYED, "1 task is delayed, the next one is due at 2023-11-15"),
-    Planted(
-        *(delayed_and_following, S.ONLY_DELAYED),
-        "3 tasks are delayed, 2 of them until other tasks have ended, the next one is due at 2023",
-    ),
     Planted(only_dead, S.ONLY_DEAD, "3 tasks are dead; the first died: no page 0", True),
     Planted(in_order, S.PACED, " waits for its retry until 22:23:20 UTC; 3 of 3 due tasks wait"),
     Planted(moving, S.MOVING, "4 tasks are due"),
-    Planted(waiting_pops, S.MOVING, "4 tasks are due"),
     Planted(empty, S.EMPTY, "no task is stored"),
 ]
 """Each state, as it is planted; what its sentence says; and if a person is needed."""
@@ -564,20 +439,6 @@ def test_every_surface_says_the_same(
         if sample.name == "dpq_verdict"
     }
     assert samples == {state.value: state is verdict.state for state in VerdictState}
-
-
-def test_the_metrics_count_what_is_due_where_it_stands(q: DPQ, clock: Clock) -> None:
-    """So no alert and no autoscaler overlooks it while all handlers are busy, or in a pause."""
-    due_behind_a_slow_limit(q, clock)
-    told = {
-        (sample.name, sample.labels.get("state", sample.labels.get("group"))): sample.value
-        for family in text_string_to_metric_families(Exporter(Named([q])).text().decode())
-        for sample in family.samples
-    }
-    assert told["dpq_tasks", "ready"] == told["dpq_group_waiting", "_other"] == 3
-    assert told["dpq_tasks", "delayed"] == told["dpq_tasks", "invisible"] == 0
-    assert told["dpq_oldest_due_seconds", None] == 1
-    assert told["dpq_drain_seconds", None] == 3 * 3600 - 6
 
 
 def test_a_hang_is_said_before_the_rates_show_it(q: DPQ, clock: Clock) -> None:

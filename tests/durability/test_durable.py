@@ -11,14 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any
 
-import fakeredis
 import pytest
 from kit.faces import FACES, Face, face_of
 from kit.nodes import alone
-from kit.threads import in_a_thread
 from redis import Redis
 from redis import asyncio as aio
 from redis.backoff import NoBackoff
@@ -33,11 +30,9 @@ from dpq import (
     DPQ,
     AsyncDPQ,
     ConfigurationError,
-    LeaseLostError,
     NotConfirmedError,
     Push,
     Retry,
-    TaskNotFoundError,
 )
 from dpq.link.cluster import Node as ServerNode
 from dpq.script import durability as durability_module
@@ -274,22 +269,6 @@ def test_the_same_call_again_asks_once_more(
         assert pair.replica.client.hget(f"dpq:{{{queue_name}}}:keys", "k") == ids.encode()
 
 
-def test_an_error_of_the_call_comes_first(
-    pair: Pair, durable: DPQ[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A call that was refused has changed nothing, so there is nothing to confirm."""
-    durable.push("a")
-    task = durable.pop().task
-    durable.cancel(task.id)
-    with replica_away(pair, monkeypatch):
-        with pytest.raises(LeaseLostError):
-            durable.extend(task, 3)
-        with pytest.raises(LeaseLostError):
-            durable.release(task)
-        with pytest.raises(TaskNotFoundError):
-            durable.cancel(task.id)
-
-
 def test_lease_and_worker_go_on(
     pair: Pair,
     face: Face,
@@ -314,23 +293,6 @@ def test_lease_and_worker_go_on(
     assert sorted(done) == sorted(ids)
     assert "was done, and returned" in caplog.text
     assert either.stats().acked == 5
-
-
-@pytest.mark.usefixtures("wait_long")
-def test_a_worker_takes_tasks_while_acks_wait(
-    pair: Pair, face: Face, either: Any, producer: DPQ[Any]
-) -> None:
-    """Acks are made at once, whoever else waits; handlers begin before those are confirmed."""
-    begun: SimpleQueue[Any] = SimpleQueue()
-    worker = face.worker(either, lambda task: begun.put(task.payload), concurrency=4, prefetch=4)
-    producer.push("first")
-    with in_a_thread(partial(worker.run, signals=False), worker.stop), still(pair.replica):
-        for number in range(3):
-            assert begun.get(timeout=PATIENCE_S) == (number or "first")
-            wait_for(lambda done=number: producer.stats().acked == done + 1, producer.stats)
-            producer.push(number + 1)
-        assert begun.get(timeout=PATIENCE_S) == 3
-    assert producer.stats().acked == 4
 
 
 # asyncio
@@ -379,15 +341,6 @@ def test_a_worker_that_ends_lets_acks_wait(
 # What goes wrong on the way
 
 
-def test_a_server_that_forgets_its_scripts(pair: Pair, either: Any) -> None:
-    """A script that the server does not know goes as text, over a connection that then waits."""
-    either.push("first")
-    pair.master.client.script_flush()
-    before = waits(pair)
-    either.push("second")
-    assert waits(pair) == before + 2
-
-
 def cut(pair: Pair) -> None:
     pair.master.client.execute_command("CLIENT", "KILL", "TYPE", "normal")
 
@@ -399,22 +352,6 @@ def test_a_cut_connection(pair: Pair, either: Any) -> None:
     before = waits(pair)
     either.push("second")
     assert waits(pair) > before
-
-
-def test_a_cut_connection_of_a_client_that_never_sends_twice(pair: Pair, queue_name: str) -> None:
-    """A call that was under way when its connection ended ends once only."""
-    once = Redis.from_url(pair.url, retry=Retries(NoBackoff(), 0))
-    with once, DPQ(once, queue_name, durability="replica") as q:
-        q.push("first")
-        cut(pair)
-        assert q.push("second")  # it is looked at before it is used
-        with still(pair.master):
-            once.connection_pool.connection_kwargs["socket_timeout"] = 0.1
-            with DPQ(once, queue_name, durability="replica") as impatient:
-                impatient._operations.agree(q._operations.settings or {})
-                with pytest.raises(RedisError):
-                    impatient.push("third")
-        q.drop()
 
 
 def test_a_demoted_master_confirms_nothing(
@@ -477,26 +414,6 @@ def test_what_the_client_sends_is_not_confirmed(
 
 
 # Who is refused
-
-
-def test_other_clients_are_refused(pair: Pair, queue_name: str) -> None:
-    """Only over redis-py's own clients it is known which connection a command takes."""
-
-    class Other(Redis):
-        pass
-
-    clients: list[Any] = [
-        fakeredis.FakeRedis(),
-        Other.from_url(pair.url),
-        Redis.from_url(pair.url, single_connection_client=True),
-    ]
-    for client in clients:
-        with client, pytest.raises(ConfigurationError, match=r"durability is 'replica'.*Redis"):
-            DPQ(client, queue_name, durability="replica")
-    with pytest.raises(ConfigurationError, match="durability is 'fsync'"):
-        AsyncDPQ(fakeredis.FakeAsyncRedis(), queue_name, durability="fsync")
-    with pytest.raises(ConfigurationError, match="it must be 'async', 'replica' or 'fsync'"):
-        DPQ(clients[0], queue_name, durability="disk")  # type: ignore[arg-type]
 
 
 def test_a_server_without_waitaof_is_refused(place: Path, face: Face, queue_name: str) -> None:

@@ -15,7 +15,6 @@ import pytest
 from fuzz_settings import examples
 from hypothesis import example, given
 from hypothesis import strategies as st
-from kit.records import COUNTS, FULL, full_record, read_record, short_record
 from redis import Redis
 from redis.exceptions import RedisError
 
@@ -30,7 +29,6 @@ from dpq import (
     TaskNotFoundError,
     known_queues,
 )
-from dpq.limits.limits import read_rules
 from dpq.script.keys import PARTS, REGISTRY, STORAGE_FORMAT, key_of
 from dpq.server import Server
 from dpq.testing import Clock
@@ -276,7 +274,7 @@ def test_a_damaged_queue_goes_on(redis, what, when, daemon):
     q.push_many(pushes)
     got: list[Any] = []
     asked = time.monotonic()
-    while len(got) < 3 and time.monotonic() < asked + 5:
+    while len(got) < 3 and time.monotonic() < asked + 60:
         popped = q.pop_many(10)
         got += [task for task in popped if str(task.payload).startswith("new-")]
         q.ack_many(task for task in popped)
@@ -298,114 +296,3 @@ def test_a_damaged_queue_goes_on(redis, what, when, daemon):
     assert not left, (what, q.check())
     assert isinstance(q.check(), list)
     q.stats()
-
-
-def is_readable(text: bytes) -> bool:
-    """Is it a limit, though perhaps another one?"""
-    try:
-        return bool(read_rules(text.decode()))
-    except (ValueError, LookupError, TypeError):
-        return False
-
-
-UNREADABLE = odd_bytes.filter(lambda text: not is_readable(text))
-
-settings_damages = st.one_of(
-    st.tuples(
-        st.just("field"), st.sampled_from(["conf", "limits"]), st.integers(0, 40), UNREADABLE
-    ),
-    st.tuples(
-        st.just("new field"), st.sampled_from(["conf", "limits", "stats"]), odd_bytes, UNREADABLE
-    ),
-    st.tuples(st.just("type"), st.sampled_from(["conf", "limits"]), st.none(), odd_bytes),
-)
-"""One thing that happens to what people have set; what was granted is left as it is. A server that
-loses a setting whole is no longer guarded against."""
-
-CALLS = ["check", "limits", "promote", "stats", "push", "anew", "resume", "groups"]
-
-
-@examples(20)
-@given(
-    st.sampled_from([None, "g", "*"]),
-    st.integers(0, 2),
-    settings_damages,
-    st.lists(st.sampled_from(CALLS), max_size=4),
-)
-def test_no_damage_of_settings_opens_a_limit(redis, scope, before, what, calls):
-    """Of two that may run in a minute never more do."""
-    redis.flushall()
-    clock = Clock(NOW)
-    q: DPQ[Any] = DPQ(redis, NAME, clock=clock, default_visibility=1000)
-    q.set_limit(2, 60, 2, group=scope)
-    q.push_many([Push(n, group="g") for n in range(20)])
-    granted = len(q.pop_many(before)) if before else 0
-    gate = redis.hget(key_of(NAME, "conf"), "queue_gate")
-    damage(redis, *what)
-    lost = gate != redis.hget(key_of(NAME, "conf"), "queue_gate") if what[0] != "type" else True
-    if lost and what[0] in ("lose", "field", "new field"):
-        return  # the gate itself, which is no setting
-    for call in [*calls, "pop"]:
-        user: DPQ[Any] = DPQ(redis, NAME, clock=clock) if call == "anew" else q
-        if call == "push":
-            make(lambda: q.push(1, group="g"))
-        elif call not in ("anew", "pop"):
-            make(getattr(user, call))
-        clock.advance(3)
-        granted += len(make(lambda user=user: user.pop_many(20)) or [])
-        assert granted <= 2, make(q.check)
-
-
-odd_numbers = st.one_of(
-    st.from_regex(r"-?[0-9]{1,19}", fullmatch=True),
-    st.from_regex(r"-?[0-9.e+x-]{1,6}", fullmatch=True),
-    st.sampled_from(["", "nan", "inf", "9" * 12, "9" * 14, "9" * 150, "9" * 5000, "1e400"]),
-).filter(lambda text: text != "9" * 13)  # one delivery more would be too long
-odd_agings = st.tuples(odd_numbers, odd_numbers).map("@".join)
-records = st.lists(
-    st.tuples(
-        st.sampled_from(["q", "f"]),
-        st.dictionaries(
-            st.sampled_from([*COUNTS, *FULL]),
-            st.one_of(odd_numbers, odd_agings),
-            min_size=1,
-            max_size=2,
-        ),
-    ),
-    min_size=8,
-    max_size=8,
-)
-"""For each task the kind of its record, and what stands in which fields."""
-
-
-@examples(6)
-@given(records)
-@example(
-    [
-        *(("f", {"aging": text}) for text in ("1.5@1700000000000", "0.5@5", "1.5.1@5", "nan@1")),
-        *((kind, {"priority": "1e+20"}) for kind in ("q", "f")),
-        *((kind, {"deliveries": "9" * 14}) for kind in ("q", "f")),
-        *((kind, {"order": "1" * 17}) for kind in ("q", "f")),
-        *((kind, {}) for kind in ("q", "f")),
-        *(("f", {"cost": text}) for text in ("1e400", "2.5", "0x1", "7")),
-    ]
-)
-def test_what_pop_takes_for_a_record_is_one_for_check(redis, what):
-    """A record is named and its task dead, or it comes and can be given back; then all is sound."""
-    redis.flushall()
-    clock = Clock(NOW)
-    q: DPQ[Any] = DPQ(redis, NAME, clock=clock)
-    ids = q.push_many([Push(n) for n in range(len(what))])
-    for task_id, (kind, changes) in zip(ids, what, strict=True):
-        fields = read_record(redis.hget(key_of(NAME, "meta"), task_id)) | changes
-        record = short_record(fields) if kind == "q" else full_record(fields)
-        redis.hset(key_of(NAME, "meta"), task_id, record)
-    q.get(ids[0])
-    bad = {problem.subject for problem in q.check() if problem.kind == "bad record"}
-    came = q.pop_many(99)
-    dead = {letter.id: letter.reason for letter in q.dead.list()}
-    assert {task_id for task_id, reason in dead.items() if reason == "bad record"} == bad
-    assert {task.id for task in came} == set(ids) - dead.keys()
-    for task in came:
-        q.release(task)
-    assert not q.check()

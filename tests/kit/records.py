@@ -39,13 +39,3 @@ def full_record(fields: dict[str, str]) -> bytes:
     names = "\t".join(fields[name] for name in NAMES)
     rest = f"\t{fields['rest']}" if fields["rest"] else ""
     return f"{counts} f{words}\t{names}{rest}{fields['payload']}".encode()
-
-
-def short_record(fields: dict[str, str]) -> bytes:
-    """The same fields as a short record, which has no room for others; `kind` is not asked for."""
-    counts = " ".join(fields[name] for name in COUNTS)
-    enqueued, order, most, priority = (fields[name] for name in SHORT)
-    if enqueued.isascii() and enqueued.isdecimal() and len(enqueued) <= 13:
-        enqueued = f"{int(enqueued):011x}"
-    words = f"{enqueued}{order[1:]}{'' if most == '10' else most} {priority}"
-    return f"{counts} q{words}\t{fields['group']}{fields['payload']}".encode()

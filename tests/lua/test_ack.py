@@ -90,19 +90,3 @@ def test_in_a_group_of_one_at_a_time(q, clock, probe, state):
     best = "better" if state == "waiting" else "next"
     assert probe.pop().payload == best
     assert q.pop().task is None
-
-
-@pytest.mark.damaged
-def test_record_of_a_recurring_task_that_cannot_be_read(q, probe, clock):
-    """Its ack is refused, those of its batch count, and it is dead when its lease ends."""
-    task_id = q.push("again", priority=1, every=60)
-    q.push("once")
-    tasks = q.pop_many(2)
-    probe.damage(task_id, "order", "1")
-    with pytest.raises(LeaseLostError, match=task_id):
-        q.ack_many(tasks)
-    assert q.stats().acked == 1
-    clock.advance(30)
-    q.promote()
-    assert [(dead.id, dead.reason) for dead in q.dead.list()] == [(task_id, "bad record")]
-    assert q.check() == []

@@ -9,7 +9,6 @@ from kit.askers import Asker
 from kit.limits import SCOPES, fill, payloads
 
 from dpq import DPQ, LimitTimeoutError, Quota, RateLimit
-from dpq.limits.permit import PermitRequest
 from dpq.link.listener import PREFIX
 
 
@@ -85,28 +84,6 @@ def test_a_freed_booking_goes_to_the_next_caller(q, clock, probe):
     assert asks(q, 1) == [0]
     assert not [entry for entry in probe.stored().get("tracked", ()) if b"\x0c" in entry]
     assert q.check() == []
-
-
-def test_a_freed_booking_calls_the_line(q, clock, redis):
-    """Who stands in the line comes before who asks later."""
-    q.set_limit(1, 1, group="g")
-    booked = [Asker(q) for _ in range(6)]
-    assert [asker.ask().code for asker in booked] == [1] * 6
-    first, second = Asker(q), Asker(q)
-    heard = redis.pubsub(ignore_subscribe_messages=True)
-    heard.subscribe(PREFIX + "here")
-    heard.get_message(timeout=5)
-    first.caller.channel = "here"
-    assert first.ask().code == 0
-    clock.advance(0.001)
-    assert second.ask().code == 0
-    booked[3].give_up()
-    message = heard.get_message(timeout=5)
-    assert message["data"] in (first.caller.id, first.caller.id.encode())
-    assert Asker(q).ask().code == 0
-    assert first.ask().wait == pytest.approx(3, abs=0.005)
-    assert second.ask().code == 0
-    heard.close()
 
 
 def test_no_farther_than_five_seconds(q, clock):
@@ -207,24 +184,6 @@ def test_one_order_for_tasks_and_callers(q, clock, limit, scope):
     assert [name for _, name in gone] == ["g", "b", "d", "a", "c", "e", "f"]
 
 
-@pytest.mark.parametrize("aging", [0.0, 1.0])
-def test_callers_age_as_tasks_do(q, clock, aging):
-    """With an aging of 1 a second, ten seconds are worth ten of priority."""
-    q = DPQ(q.redis, q.queue_name, aging=aging, clock=clock)
-    q.set_limit(concurrency=1, group="g")
-    holder, old, new = Asker(q), Asker(q), Asker(q, priority=5)
-    holder.ask()
-    assert old.ask().code == 2
-    for _ in range(8):
-        clock.advance(1.2)
-        assert old.ask().code == 2
-    assert new.ask().code == 2
-    holder.end()
-    first, second = (old, new) if aging else (new, old)
-    assert second.ask().code == 2
-    assert first.ask().code == 1
-
-
 def test_a_booking_is_of_one_period(q, clock):
     """None goes beyond the end of a quota's period, in which it would not count."""
     q.set_limit([RateLimit(1, 2, slack=0), Quota(100, "hour")], group="g")
@@ -237,17 +196,6 @@ def test_a_booking_is_of_one_period(q, clock):
     assert late.ask()[:2] == (1, pytest.approx(1, abs=0.01))
     clock.advance(1)
     assert q.group("g").quotas[0].left == 99
-
-
-def test_a_booking_that_is_closed_gives_its_lease_back(q, clock):
-    """The caller stands in the line again, and holds nothing meanwhile."""
-    q.set_limit(1, 2, concurrency=2, group="g")
-    first, second = Asker(q), Asker(q)
-    assert [each.ask().wait for each in (first, second)] == [0, 2]
-    q.delay_group("g", 10)
-    clock.advance(2)
-    assert second.ask()[:2] == (0, 8)
-    assert q.group("g").in_flight == 1
 
 
 def test_a_free_lease_waits_for_the_first_caller(q, clock):
@@ -286,42 +234,11 @@ def test_a_caller_that_died_in_the_line(q, clock, scope):
     assert dead.caller.place[18:34] == "1700000000001000", "it has kept its place"
 
 
-def test_dead_callers_are_forgotten(q, clock, probe):
-    """Callers that do not ask again stand in no line five seconds later, and tasks go on."""
-    q.set_limit(concurrency=1, group="g")
-    holder = Asker(q, lease=1)
-    holder.ask()
-    for _ in range(30):
-        Asker(q).ask()
-    fill(q, 1)
-    clock.advance(5.1)
-    assert payloads(q) == [0]
-    clock.advance(60)
-    assert probe.count("tracked") == 1
-
-
-def test_who_gives_up_leaves_the_line(q, clock):
-    """At its timeout, or by an interrupt, a caller makes room for the next one, which is called."""
-    q.set_limit(concurrency=1, group="g")
-    holder, first, second, third = Asker(q), Asker(q, timeout=1), Asker(q), Asker(q)
-    for asker in (holder, first, second, third):
-        asker.ask()
-        clock.advance(0.001)
-    holder.end()
-    first.caller.request = PermitRequest.checked("g", 1, 0, 0, 60.0)
-    first.caller._until = 0.0
-    with suppress(LimitTimeoutError):
-        assert first.ask().code == 1, "its last call may still be granted"
-        first.end()
-    q._session.run(q._operations.end_permit, second.caller, second.caller.place, "")
-    assert third.ask().code == 1
-
-
 def test_a_call_is_a_message(q, clock, redis):
     """The end of a lease calls the first caller by its id, and nobody else."""
     heard = redis.pubsub(ignore_subscribe_messages=True)
     heard.subscribe(PREFIX + "here")
-    heard.get_message(timeout=1)
+    heard.get_message(timeout=60)
     q.set_limit(concurrency=1, group="g")
     holder, first, second = Asker(q), Asker(q), Asker(q)
     for asker in (holder, first, second):
@@ -329,44 +246,10 @@ def test_a_call_is_a_message(q, clock, redis):
         asker.ask()
         clock.advance(0.001)
     holder.end()
-    message = heard.get_message(timeout=1)
+    message = heard.get_message(timeout=60)
     assert message["data"] in (first.caller.id, first.caller.id.encode())
     assert heard.get_message() is None
     heard.close()
-
-
-def test_a_lost_reply_costs_no_turn(q, clock):
-    """A caller that asks twice stands in the line twice for seconds, and goes once."""
-    q.set_limit(concurrency=1, group="g")
-    holder, first, second = Asker(q), Asker(q), Asker(q)
-    holder.ask()
-    first.ask()
-    first.caller.place = ""
-    clock.advance(0.001)
-    first.ask()
-    clock.advance(0.001)
-    second.ask()
-    holder.end()
-    assert first.ask().code == 2
-    clock.advance(1.001)
-    assert first.ask().code == 1
-
-
-def test_callers_go_on_where_nobody_pops(q, clock):
-    """Tasks that nobody takes cost the callers little."""
-    q.set_limit(10, 1, group="g")
-    fill(q, 5)
-    permits, waiting = 0, [(clock(), Asker(q)) for _ in range(8)]
-    end = clock() + 30_000
-    while clock() < end:
-        for n, (at, asker) in enumerate(waiting):
-            if at <= clock():
-                if asker.caller.granted:
-                    permits += 1
-                    asker = Asker(q)
-                waiting[n] = (clock() + asker.ask().wait * 1000, asker)
-        clock.advance(0.005)
-    assert permits > 270
 
 
 def test_a_full_group(q, clock):

@@ -78,6 +78,19 @@ def test_a_line_of_a_member_is_served_in_order(q, clock):
     assert q.check() == []
 
 
+def test_a_member_that_the_pool_lacks(q, clock: Clock):
+    """It is refused at once, with the names that are there; nothing is charged."""
+    q.set_limit(1, 60, group="g", members=["key-a", "key-b"])
+    for _ in range(2):
+        with pytest.raises(ConfigurationError, match=r"has 'key-a', 'key-b'; did you mean 'key-"):
+            Asker(q, member="key-1").ask()
+    assert [member.units_left for member in q.group("g").members] == [(1,), (1,)]
+    q.set_limit(1, 60, group="g", members=[f"key-{n}" for n in range(64)])
+    with pytest.raises(ConfigurationError, match="'key-4' and 59 more"):
+        Asker(q, member="none").ask()
+    assert q.check() == []
+
+
 def test_a_caller_of_a_member_comes_before_lesser_tasks(q, clock):
     """The lease of its member is kept for it; the tasks go on when it has its permit."""
     q.set_limit(concurrency=2, group="g", members=["a"])
@@ -92,17 +105,4 @@ def test_a_caller_of_a_member_comes_before_lesser_tasks(q, clock):
     assert waits.ask().code == 1
     out[1].end()
     assert payloads(q) == [0]
-    assert q.check() == []
-
-
-def test_a_member_that_the_pool_lacks(q, clock: Clock):
-    """It is refused at once, with the names that are there; nothing is charged."""
-    q.set_limit(1, 60, group="g", members=["key-a", "key-b"])
-    for _ in range(2):
-        with pytest.raises(ConfigurationError, match=r"has 'key-a', 'key-b'; did you mean 'key-"):
-            Asker(q, member="key-1").ask()
-    assert [member.units_left for member in q.group("g").members] == [(1,), (1,)]
-    q.set_limit(1, 60, group="g", members=[f"key-{n}" for n in range(64)])
-    with pytest.raises(ConfigurationError, match="'key-4' and 59 more"):
-        Asker(q, member="none").ask()
     assert q.check() == []

@@ -1,8 +1,7 @@
 """A limit that learns: up after each window that was used and clean, halved at a 429."""
 
 import pytest
-from kit.limits import LONG, SCOPES, take
-from kit.moments import task_after
+from kit.limits import LONG, SCOPES
 
 from dpq import DPQ, Adaptive, Push
 
@@ -47,14 +46,6 @@ def test_up(q, clock, learn, scope):
     assert seen == [8, 9, 10, 11]
 
 
-def test_at_least_half(q, clock, learn):
-    """A window with fewer units than half its rate proves nothing; one with half of it does."""
-    learn()
-    for units, after in [(3, 8), (4, 8), (3, 9), (5, 9), (1, 10)]:
-        use(q, clock, units)
-        assert rate(q) == after
-
-
 def test_ceiling(q, clock, learn):
     """The rate rises to the ceiling and no further, whatever the step."""
     learn(ceiling=10.5, step=2)
@@ -76,23 +67,6 @@ def test_halved(q, clock, learn, scope):
         q.ack(task)
         seen.append(rate(q, scope))
     assert seen == [8, 4, 2, 2, 2]
-
-
-def test_scope_of_the_429(q, clock, learn):
-    """A 429 of the queue leaves the group's rate alone, one of the group the queue's.
-
-    One of a task alone teaches nothing.
-    """
-    learn(16)
-    learn(16, scope=None)
-    hit(q, 1, "queue")
-    assert (rate(q), rate(q, None)) == (16, 8)
-    clock.advance(1)
-    hit(q, 1, "group")
-    assert (rate(q), rate(q, None)) == (8, 8)
-    clock.advance(1)
-    hit(q, 1, "task")
-    assert (rate(q), rate(q, None)) == (8, 8)
 
 
 def test_once_in_a_closing(q, clock, learn):
@@ -121,17 +95,6 @@ def test_a_window_with_a_429_is_not_clean(q, clock, learn):
     assert rate(q) > 8
 
 
-def test_pace(q, clock, learn):
-    """The learned rate is the pace: units come so far apart, and units_left says so."""
-    q.set_limit(8, 1, group="g", adaptive=Adaptive(1, 8))
-    q.push_many(Push(payload=i, group="g") for i in range(9))
-    hit(q, 1)
-    clock.advance(1)
-    q.ack(take(q))
-    for _ in range(3):
-        q.ack(task_after(q, clock, 0.25))
-
-
 @pytest.mark.parametrize("scope", SCOPES)
 def test_kept_when_the_limit_is_said_again(q, clock, learn, scope):
     """What was learned stays when a process says the same limit at its start, or another rate."""
@@ -146,20 +109,3 @@ def test_kept_when_the_limit_is_said_again(q, clock, learn, scope):
 
 
 # Where the limit may be: known from the last 429
-
-
-@pytest.mark.parametrize(("units", "last"), [(2, 8), (9, 9)])
-def test_where_the_limit_is(q, clock, learn, units, last):
-    """It is what went through in the last window: at least what was clean, 8; at most the rate, 9.
-
-    From below, a clean window adds 3/128 of that.
-    """
-    learn()
-    use(q, clock, 8)
-    use(q, clock, units, 0.5)
-    hit(q, 1)
-    assert rate(q) == 7
-    clock.advance(1)
-    for _ in range(6):
-        use(q, clock, 1, 0.2)
-    assert rate(q) == 7 + last * 3 / 128

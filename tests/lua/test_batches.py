@@ -4,7 +4,6 @@ import pytest
 
 from dpq import (
     BatchFinishedError,
-    BatchNotFoundError,
     Push,
 )
 
@@ -96,78 +95,6 @@ def test_dead(q, clock, probe, how):
     clock.advance(60)
     assert q.pop().task.id == callback
     assert counts(q) == (0, 0, 1, 0)
-
-
-def test_a_retry_counts_once(q, clock, probe):
-    """A task that comes back is left until it is done."""
-    sealed(q, "x")
-    q.fail(probe.pop(), "broken", delay=1)
-    clock.advance(1)
-    q.release(probe.pop())
-    q.set_visibility(probe.pop(), 2)
-    clock.advance(2)
-    q.rate_limited(probe.pop(), 1)
-    clock.advance(100)
-    assert counts(q) == (1, 0, 0, 0)
-    q.ack(probe.pop())
-    assert counts(q) == (0, 1, 0, 0)
-
-
-def test_replayed(q, clock, probe):
-    """A replayed task is left again. A finished batch stays finished, and its task runs once."""
-    (task_id,), _ = sealed(q, "x")
-    q.bury(probe.pop(), "no")
-    assert probe.drain() == ["end"]
-    finished_at = q.batch("b").finished_at
-    clock.advance(1)
-    assert (q.dead.replay(task_id), counts(q)) == (1, (1, 0, 0, 0))
-    assert q.dead.replay(task_id) == 0
-    assert (probe.drain(), counts(q)) == (["x"], (0, 1, 0, 0))
-    assert q.batch("b").finished_at == finished_at
-
-
-def test_removed(q, probe):
-    """Cancelled and purged tasks are removed; dead letters that are purged or dropped stay dead."""
-    q.push_many([Push(i, batch="b", key=f"k{i}") for i in range(5)])
-    q.bury(probe.pop(), "no")
-    q.cancel(key="k1")
-    q.purge("ready")
-    q.dead.purge()
-    assert counts(q) == (0, 0, 1, 4)
-    q.push("more", batch="b")
-    running = probe.pop()
-    q.seal_batch("b", on_finish=Push("end"))
-    q.cancel(running.id)
-    assert (q.ack(running), counts(q)) == (False, (0, 0, 1, 5))
-    assert probe.drain() == ["end"]
-
-
-@pytest.mark.parametrize("how", ["keep", "raise_priority"])
-def test_key_that_stays(q, probe, how):
-    """A push that leaves the task of its key as it is adds nothing to its batch."""
-    q.push("x", key="k", batch="a")
-    q.push("y", 5, key="k", batch="b", on_duplicate=how)
-    assert counts(q, "a") == (1, 0, 0, 0)
-    with pytest.raises(BatchNotFoundError, match="has no batch 'b'"):
-        q.batch("b")
-
-
-@pytest.mark.parametrize("how", ["update", "rerun"])
-@pytest.mark.parametrize("state", ["ready", "running", "dead"])
-def test_key_that_moves(q, probe, how, state):
-    """`update` and `rerun` move the task of the key; without a batch it stays in its own."""
-    q.push("x", key="k", batch="a")
-    task = None if state == "ready" else probe.pop()
-    if state == "dead":
-        q.bury(task, "no")
-    q.push("y", key="k", batch="b", on_duplicate=how)
-    assert (counts(q, "a"), counts(q, "b")) == ((0, 0, 0, 1), (1, 0, 0, 0))
-    q.push("z", key="k", on_duplicate=how)
-    assert (counts(q, "b"), q.check()) == ((1, 0, 0, 0), [])
-    if state == "running":
-        q.ack(task)
-    assert probe.drain() == ["z"] * (state != "running" or how == "rerun")
-    assert counts(q, "b") == (0, 1, 0, 0)
 
 
 def test_the_oldest_goes(q, clock, probe):

@@ -8,7 +8,6 @@ from redis.exceptions import ResponseError
 
 from dpq import DPQ
 from dpq.script.command import same
-from dpq.testing import Clock
 
 LONG = "x" * 201
 
@@ -25,27 +24,6 @@ def spec(group: str = "", key: str = "") -> str:
 def plain(group: str = "", body: bytes = b"1") -> tuple[str, bytes]:
     """The score of a plain task, and its record: what stands behind its place."""
     return "0", f"3 0\t{group}\n".encode() + body
-
-
-@pytest.mark.parametrize(
-    ("wrong", "push"),
-    [
-        ("id is too long", (LONG, spec(), b"1")),
-        ("id is too long", (LONG, *plain())),
-        ("group is too long", ("a", *plain(LONG))),
-        ("option group must be .* of at most 200", ("a", spec(group=LONG), b"1")),
-        ("option key must be .* of at most 200", ("a", spec(key=LONG), b"1")),
-    ],
-)
-def test_names(q: DPQ[Any], wrong: str, push: tuple[Any, ...]) -> None:
-    """A name of more than 200 bytes is refused, and nothing of its batch is stored."""
-    q.push("before")
-    with pytest.raises(ResponseError, match=f"the {wrong}"):
-        call(q, "push", "good", spec(), b"1", *push)
-    with pytest.raises(ResponseError, match=f"the {wrong}"):
-        call(q, "push", "good", *plain(), *push)
-    assert q.size() == 1
-    assert not q.check()
 
 
 @pytest.mark.parametrize(
@@ -103,23 +81,3 @@ def test_options(q: DPQ[Any], option: dict[str, Any], wrong: str, rule: str) -> 
         call(q, "push", "good", spec(), b"1", "a", options, b"1")
     assert (q.size(), q.stats().pushed) == (1, 1)
     assert not q.check()
-
-
-def test_pushed_by_others(q: DPQ[Any], clock: Clock) -> None:
-    """What keeps to the bounds is a task: plain, with a long payload of any bytes, and full."""
-    long = b'"' + b"\\n\\t " * 1000 + b'"'
-    name = "g" * 200
-    q.push("before")
-    q.ack(q.pop().task)
-    score, body = "-7", f"2 7\t{name}\n".encode() + long
-    call(q, "push", "a", score, body, "b", *plain(), "c", spec(name, "k"), long)
-    assert not q.check()
-    tasks = q.pop_many(9)
-    assert [task.id for task in tasks] == ["a", "b", "c"]
-    assert (tasks[0].group, tasks[0].priority, tasks[0].max_attempts) == (name, 7, 2)
-    assert [task.payload for task in tasks] == ["\n\t " * 1000, 1, "\n\t " * 1000]
-    for task in tasks:
-        q.fail(task, "no", delay=0)
-    assert not q.check()
-    q.ack_many(q.pop_many(9))
-    assert q.size() == 0

@@ -67,19 +67,6 @@ def test_its_holder_hears_of_it(q, probe, clock, verb, how):
     assert q.ack(task) is False
 
 
-def test_an_earlier_holder_has_lost_its_lease(q, probe, clock):
-    """A holder whose task another consumer had when it was cancelled has lost its lease."""
-    q.push("x")
-    stale = probe.pop()
-    clock.advance(31)
-    task = probe.pop()
-    q.cancel(task.id)
-    for each, cancelled in ((stale, False), (task, True)):
-        with pytest.raises(LeaseLostError) as caught:
-            q.fail(each)
-        assert caught.value.cancelled is cancelled
-
-
 def test_only_what_does_not_run(q, probe):
     """running=False leaves a running task alone, and cancels one that waits."""
     ids = [q.push(n, group="g") for n in range(2)]
@@ -91,25 +78,6 @@ def test_only_what_does_not_run(q, probe):
     q.cancel(ids[1], running=False)
     q.ack(task)
     assert q.size() == 0
-
-
-def test_a_note_is_bounded(q, probe, clock):
-    """A note of a cancelled delivery goes after an hour, or when there are 10 000."""
-    for n in range(3):
-        q.push(n)
-        q.cancel(probe.pop().id)
-    assert len(probe.stored()["cancelled"]) == 3
-    assert 0 < q.redis.pttl(probe.key("cancelled")) <= 86_400_000
-    clock.advance(3700)
-    q.push("later")
-    q.cancel(probe.pop().id)
-    assert len(probe.stored()["cancelled"]) == 2  # two old ones go with each new one
-    soon = clock.ms + 1000
-    q.redis.zadd(probe.key("cancelled"), {f"x{n}": soon + n for n in range(9_999)})
-    before = q.redis.zcard(probe.key("cancelled"))
-    q.push("more")
-    q.cancel(probe.pop().id)
-    assert q.redis.zcard(probe.key("cancelled")) < before
 
 
 def test_a_heartbeat_says_so(q, probe):

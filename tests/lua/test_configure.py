@@ -71,20 +71,6 @@ def test_lifo_with_aging(q, probe, first, second):
     assert named == {name.encode() for name in first}
 
 
-@pytest.mark.parametrize("other", [{"order": "lifo"}, {"aging": 1.0}])
-@pytest.mark.parametrize("first", ["round_robin", "other", "both"])
-def test_round_robin_with_lifo_or_aging(q, probe, other, first):
-    """Taking turns refuses LIFO and aging, whoever comes first, and the second is not written."""
-    turns = {"fairness": "round_robin"}
-    said = {"round_robin": [turns, other], "other": [other, turns], "both": [turns | other]}[first]
-    for settings in said[:-1]:
-        open_queue(q, **settings)
-    before = probe.stored()
-    with pytest.raises(ConfigurationError, match="fairness is round_robin"):
-        open_queue(q, **said[-1])
-    assert probe.stored() == before
-
-
 def test_late_aging(q, probe):
     """Aging that is named when tasks are stored already is refused or holds for them, too."""
     ids = [q.push(i, group="g") for i in range(3)]

@@ -36,16 +36,6 @@ def test_bound(q, clock, probe):
     assert probe.drain() == [3]
 
 
-def test_ready(q, clock, probe):
-    """A task that is due keeps its time, though no upkeep has seen it yet, and its place."""
-    push(q, 1)
-    clock.advance(5)
-    push(q, 2)
-    q.push("other")
-    push(q, 3)
-    assert probe.drain() == [3, "other"]
-
-
 def test_running(q, clock, probe):
     """A task that runs runs once more: after its ack, and `debounce` after the newest push."""
     task_id = push(q, 1, 5, 6)
@@ -64,32 +54,6 @@ def test_running(q, clock, probe):
     clock.advance(0.001)
     assert probe.drain() == [4]
     assert q.size() == 0
-
-
-def test_retry(q, clock, probe):
-    """A task that waits for its retry keeps its time, and runs with the newest payload."""
-    push(q, 1, backoff=[30])
-    clock.advance(5)
-    q.fail(probe.pop(), "no")
-    push(q, 2, 5, 6, backoff=[30])
-    clock.advance(29.999)
-    assert q.pop().task is None
-    clock.advance(0.001)
-    task = probe.pop()
-    assert (task.payload, task.attempt) == (2, 2)
-
-
-def test_dead(q, clock, probe):
-    """A dead letter of the key lives again, delayed, and its bound counts from this push."""
-    task_id = push(q, 1, 5, 6)
-    clock.advance(5)
-    q.bury(probe.pop(), "no")
-    clock.advance(100)
-    assert push(q, 2, 5, 6) == task_id
-    clock.advance(4.999)
-    assert q.pop().task is None
-    clock.advance(0.001)
-    assert probe.drain() == [2]
 
 
 def test_refused(q):

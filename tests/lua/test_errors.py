@@ -106,33 +106,6 @@ VERBS = {
 }
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_a_failure_that_is_sent_twice_is_one_event(q, probe, verb):
-    """A retry after a lost reply adds nothing."""
-    task_id = q.push("x")
-    task = probe.pop()
-    VERBS[verb](q, task)
-    if verb != "rate_limited":
-        VERBS[verb](q, task)
-    else:
-        q._session.run(q._operations.rate_limited, task, 0, "task")
-    assert len(told(q, task_id)) == 1
-
-
-def test_a_lease_that_runs_out_twice_is_one_event(q, probe, clock):
-    """The holder extends a lease that was over: its second end is the same attempt."""
-    task_id = q.push("x")
-    task = probe.pop(visibility=3)
-    clock.advance(4)
-    q.promote()
-    q.extend(task, 3)
-    clock.advance(4)
-    q.promote()
-    assert told(q, task_id) == [("lease_expired", 1, "delivery 1")]
-    q.fail(task, "late")  # this is news, of the same attempt
-    assert told(q, task_id)[0] == ("failed", 1, "late")
-
-
 def test_bounds_of_an_error(q, probe):
     """Text, worker and frames are cut; the handler's frame and the innermost stay."""
     task_id = q.push("é" * 9)

@@ -86,19 +86,6 @@ def test_attempts_spent(q, clock, probe):
     assert (letter.attempts, letter.last_error) == (3, "error 2")
 
 
-def test_after_deferral_and_expiry(q, clock, probe):
-    """A delivery that deferred, went on and outlived its lease does not count twice."""
-    task_id = q.push("x")
-    task = probe.pop()
-    q.set_visibility(task, 10)
-    q.extend(task, 10)
-    clock.advance(10)
-    q.promote()
-    q.fail(task, delay=0)
-    again = q.get(task_id)
-    assert (again.attempt, again.deferrals) == (2, 1)
-
-
 def test_error_is_one_bounded_line(q, probe):
     """An error is kept without control characters, up to 1000 characters; None is none."""
     task_id = q.push("x")

@@ -99,20 +99,6 @@ def test_many_followers(q, clock, probe):
     assert sorted(probe.drain()) == list(range(700))
 
 
-def test_ended_before(q, probe):
-    """A task that is not stored has ended; a dead one dies now, or counts as ended."""
-    first = q.push("first")
-    q.ack(probe.pop())
-    q.push("late", after=[first, "never pushed"])
-    assert probe.drain() == ["late"]
-    dead = q.push("dead")
-    q.bury(probe.pop(), "no good")
-    q.push("run", after=[dead], on_dead="run")
-    q.push("bury", after=[dead])
-    assert probe.drain() == ["run"]
-    assert buried(q) == {"bury": f"task {dead}, which it waited for, died"}
-
-
 def test_in_one_call(q, probe):
     """A number names an earlier push of the same call, also beyond its round trips."""
     q.push("held", key="k")
@@ -149,28 +135,3 @@ def test_refused(q, probe):
         refused = probe.call("push", "", "a", spec, "1", "b", '{"priority":"0"}', "2")
         assert refused == [-12, 1, own.encode()]
     assert probe.stored() == before
-
-
-@pytest.mark.parametrize("how", ["cancel", "purge"])
-def test_removed(q, probe, how):
-    """A task that is removed while it waits leaves nothing behind."""
-    first = q.push("first")
-    late = q.push("late", after=[first])
-    if how == "cancel":
-        q.cancel(late)
-    else:
-        q.purge("delayed")
-    assert (probe.count("followers"), probe.drain()) == (0, ["first"])
-
-
-def test_lost_reply(q, clock, probe):
-    """A push that is sent twice adds one task, which waits once."""
-    first = q.push("first")
-    spec = json.dumps({"priority": "0", "after": [first]})
-    for _ in range(2):
-        assert probe.call("push", clock(), "late", spec, "1")[0] == 0
-    assert (waits_for(q, "late"), probe.count("followers")) == ([first], 1)
-    task = probe.pop()
-    for _ in range(2):
-        probe.call("ack", clock(), task.id, task.token)
-    assert probe.drain() == [1]

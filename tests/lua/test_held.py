@@ -2,14 +2,8 @@
 
 from datetime import UTC, datetime
 
-import pytest
-
-from dpq import LeaseInfo, Push
-from dpq.verbs.workers import MOST_NAMED, Doing
-
-
-def q_pushes(count):
-    return [Push(n) for n in range(count)]
+from dpq import LeaseInfo
+from dpq.verbs.workers import Doing
 
 
 def beat(q, worker, *tasks, name=None, running=0, longest_ms=None, longest_task=None):
@@ -46,19 +40,6 @@ def test_what_it_says(q, clock):
     )
 
 
-def test_a_beat_is_bounded(q, probe):
-    """It names the 1000 oldest leases, and says how many there are."""
-    leases = [(f"id{n}", 10**15 + n) for n in range(MOST_NAMED + 50)]
-    about = ("w", "w", "host", 77, "0.1", 0, 8, 4.0, Doing(leases[::-1]))
-    q._session.run(q._operations.beat, *about)
-    stored = probe.stored()["workers"][b"w\t"].decode()
-    tokens = stored.partition("\t")[2].split()
-    assert tokens == [str(token) for _, token in leases[:MOST_NAMED]]
-    assert len(stored) < 20_000
-    assert q.workers()[0].holds == MOST_NAMED + 50
-    assert len(probe.call("workers", "", "0", 60_000, "")[-1]) < 100  # a look does not read them
-
-
 def test_the_longest_held_first(q, clock):
     """They come by their age; `n`, `worker` and `older_than` choose among them."""
     for n in range(3):
@@ -71,21 +52,6 @@ def test_the_longest_held_first(q, clock):
     assert [lease.worker for lease in q.held(worker="w1")] == ["w1"]
     assert [lease.worker for lease in q.held(older_than=15)] == ["w0", "w1"]
     assert q.held(worker="w2", older_than=15) == q.held(worker="nobody") == q.held(0) == []
-
-
-@pytest.mark.many_calls
-def test_many_leases_come_in_pages(q, probe):
-    """Hundreds come in bounded pages, each once."""
-    q.push_many(q_pushes(1500))
-    popped = {task.id for _ in range(3) for task in q.pop_many(500)}
-    pages, cursor = 0, b"0"
-    while pages == 0 or cursor != b"0":
-        cursor, _, *page = probe.call("held", "", cursor)
-        assert len(page) // 3 <= 750
-        pages += 1
-    assert pages > 1
-    held = q.held(5000)
-    assert ({lease.id for lease in held}, len(held)) == (popped, 1500)
 
 
 def test_release_held(q):

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from dpq import DPQ, ConfigurationError, Push, RateLimit
-from dpq.model.history import Granted
+from dpq import DPQ, ConfigurationError, Push
 from dpq.script.keys import key_of
 from dpq.testing import Clock
 
@@ -149,57 +148,3 @@ def test_the_stream_is_capped(q: DPQ, redis: Redis) -> None:
         many.execute()
     q.pause(1)
     assert 10_000 <= redis.xlen(key) < 10_200
-
-
-def test_the_last_hour_of_each_limit(q: DPQ, clock: Clock, redis: Redis) -> None:
-    """For an hour each minute has what each limit had granted, of a pool each member."""
-
-    def granted() -> list[Granted]:
-        return q._session.run(q._operations.granted)
-
-    q.set_limit(100, 1, burst=10)
-    q.set_limit([RateLimit(1, 2, burst=9), RateLimit(50, 60, burst=50, unit="tokens")], group="a b")
-    q.set_limit(60, 60, group="pool", members=["one", "two"])
-    q.push_many([Push(n, group="a b", cost={"tokens": 4}) for n in range(2)])
-    q.push_many([Push(n, group="pool") for n in range(3)])
-    remember(q)
-    assert granted() == []  # nothing was granted
-    q.ack_many(q.pop_many(2))
-    clock.advance(60)
-    q.rate_limited(q.pop().task, 1)
-    q.pop()
-    clock.advance(60)
-    remember(q)
-    [slot] = granted()
-    assert slot.at_ms == clock.ms
-    assert slot.totals[""] == (0, {"1000": 4})
-    assert slot.totals["a b"][1] == {"2000": 2, "60000tokens": 8}
-    members = [slot.totals[f"pool\t{name}"] for name in ("one", "two")]
-    assert sorted(members) == [(0, {"60000": 1}), (1, {"60000": 1})]
-    for _ in range(70):
-        clock.advance(60)
-        remember(q)
-    assert len(granted()) == 60
-    fields = [name for name in redis.hkeys(key_of(q.queue_name, "history")) if name[:1] == b"u"]
-    assert len(fields) == 60
-    for n in range(70):
-        q.set_limit(1, 1, group=f"g{n}")
-    clock.advance(60)
-    remember(q)
-    assert granted()[-1].totals.keys() == {""}  # too many limits to read them all
-    redis.hset(
-        key_of(q.queue_name, "history"), f"u{clock.ms // 60_000 % 60}", f"{clock.ms} ? \nx\t"
-    )
-    assert granted()[-1].totals == {}
-
-
-def test_due_tasks_count_as_ready_where_they_stand(q: DPQ, clock: Clock) -> None:
-    """While nobody pops, or the queue is paused, due tasks and ended leases are seen and aged."""
-    q.push_many([Push(n, delay=5) for n in range(5)])
-    q.push("leased")
-    assert q.pop(visibility=10).task
-    q.pause()
-    clock.advance(25)
-    stats = q.stats()
-    assert (stats.ready, stats.delayed, stats.invisible) == (6, 0, 0)
-    assert stats.oldest_ready_seconds == 20

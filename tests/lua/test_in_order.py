@@ -1,10 +1,6 @@
 """in_order: while a task waits for its retry, no other task of its group runs."""
 
-import random
-
 import pytest
-
-from dpq import LeaseLostError
 
 WAYS = {
     "fail": lambda q, task: q.fail(task, "no", 30),
@@ -94,49 +90,3 @@ def test_new_delays_hold_nothing(q, clock):
     q.push("last", group="g")
     q.dead.replay(rate=0.001)
     assert ready(q) == ["now"]
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_strict_order_whatever_happens(q, clock, seed):
-    """Tasks of a key are finished or given up in the order of their pushes, over any course."""
-    chance = random.Random(seed)
-    q.set_limit(group="*", in_order=True)
-    ended = {"a": set(), "b": set()}
-    begun = {"a": -1, "b": -1}
-    pushed = {"a": 0, "b": 0}
-    held = []
-    for _ in range(250):
-        step = chance.randrange(8)
-        name = chance.choice("ab")
-        if step < 2:
-            q.push(pushed[name], group=name, max_attempts=3)
-            pushed[name] += 1
-        elif step < 5:
-            for task in q.pop_many(chance.randint(1, 3), visibility=7):
-                assert task.payload >= begun[task.group], "none runs before the one ahead of it"
-                assert task.payload == len(ended[task.group]), "all before it have ended"
-                begun[task.group] = task.payload
-                held.append(task)
-        elif step == 5:
-            clock.advance(chance.choice([0.5, 3, 8]))
-        elif held:
-            task = held.pop()  # the newest: older ones have lost their leases
-            way = chance.choice(["ack", "ack", "ack", "fail", "fail", "release", "hide", "429"])
-            try:
-                if way == "ack" and q.ack(task):
-                    ended[task.group].add(task.payload)
-                elif way == "fail":
-                    q.fail(task, "no", chance.choice([0, 2, 5]))
-                elif way == "release":
-                    q.release(task, chance.choice([0, 2]))
-                elif way == "hide":
-                    q.set_visibility(task, chance.choice([0, 4]))
-                elif way == "429":
-                    q.rate_limited(task, 2, chance.choice(["task", "group"]))
-            except LeaseLostError:
-                pass
-        q.promote()
-        for dead in q.dead.list(1000):
-            ended[dead.group].add(dead.payload)
-        assert q.check() == []
-    assert sum(map(len, ended.values())) > 5

@@ -4,11 +4,9 @@ from typing import Any
 
 import pytest
 
-from dpq import DPQ, Adaptive, Push, Quota, RateLimit, Reserve
-from dpq.explain.drain import drain_of
+from dpq import DPQ, Quota, RateLimit, Reserve
 from dpq.limits.rules import LimitRules
 from dpq.model.errors import LimitChangedError
-from dpq.script.keys import PARTS
 from dpq.views import limit_change
 
 SCOPES = [None, "g", "*"]
@@ -76,54 +74,3 @@ FROM: dict[str, dict[str, Any]] = {
     "a quota": {"rate": [RateLimit(10, 1), Quota(30, "hour", "UTC")]},
     "a pool": {"rate": RateLimit(10, 60, 5), "members": ["a", "b"]},
 }
-TO: dict[str, dict[str, Any] | None] = {
-    "none": None,
-    "faster": {"rate": RateLimit(30, 60, 5)},
-    "reserve": {"rate": RateLimit(10, 60, 5, Reserve(3, 900))},
-    "learned": {"rate": RateLimit(10, 60, adaptive=Adaptive(5, 20))},
-    "moving": {"rate": RateLimit(20, 60, moving=True)},
-    "another quota": {"rate": Quota(20, "hour", "UTC", spread=True)},
-    "another zone": {"rate": [RateLimit(10, 1), Quota(30, "hour", "Asia/Kolkata")]},
-    "a pool": {"rate": RateLimit(10, 60, 5), "members": ["b", "c"]},
-    "concurrency": {"rate": RateLimit(20, 60), "concurrency": 500},
-}
-
-
-@pytest.mark.parametrize("crowd", [40])
-@pytest.mark.parametrize(
-    ("scope", "before"),
-    [(scope, name) for scope in SCOPES for name in FROM if scope == "g" or name != "a pool"],
-)
-def test_paper_is_what_comes(q, clock, probe, scope, before, crowd):
-    """The drain on paper is that after the change, whatever was granted before; nothing changes."""
-    q.set_limit(2, 1, group="*")
-    q.set_limit(1000, 1)
-    q.push_many([Push(n, n, group="g") for n in range(crowd)])
-    if FROM[before]:
-        q.set_limit(group=scope, **FROM[before])
-    elif scope == "*":
-        q.clear_limit("*")
-    for _ in range(4):
-        if task := q.pop().task:
-            q.ack(task)
-        clock.advance(0.5)
-    for name, wanted in TO.items():
-        if wanted and "members" in wanted and scope != "g":
-            continue
-        new = rules(scope, **wanted) if wanted else None
-        stored = probe.stored()
-        paper = q._session.run(q._operations.limit_on_paper, scope, new)
-        assert probe.stored() == stored
-        assert paper.stands == standing(q, scope)
-        copy = {key: q.redis.dump(key) for key in map(probe.key, PARTS)}
-        change(q, scope, new, paper.stands)
-        after = q._session.run(q._operations.limit_on_paper, scope, new)
-        for key, value in copy.items():
-            q.redis.delete(key)
-            if value is not None:
-                q.redis.restore(key, 0, value)
-        then, come = drain_of(paper.then, group=scope), drain_of(after.now, group=scope)
-        assert then == come, name
-        assert then.backlog > 0
-        if name == "faster" and before == "a window":
-            assert then.seconds < drain_of(paper.now, group=scope).seconds

@@ -2,10 +2,10 @@
 or by reading for it."""
 
 import pytest
-from kit.limits import fill, payloads, take
+from kit.limits import fill, take
 
-from dpq import DPQ, Adaptive, LimitTimeoutError, Quota, RateLimit, RateLimited
-from dpq.limits.permit import Caller, HeldPermit, PermitRequest
+from dpq import DPQ
+from dpq.limits.permit import Caller, PermitRequest
 
 
 def ask(q: DPQ, group: str | None = "g", cost=1, lease=60.0, timeout=None, rank=0) -> Caller:
@@ -37,44 +37,6 @@ def test_callers_do_the_upkeep_that_they_wait_for(q, clock, scope):
     assert ask(q, rank=2).granted
 
 
-def test_a_quota_gives_back_only_what_it_has_counted(q, clock):
-    """A task that began before the limit was set was never counted, so nothing of it comes back."""
-    q.push(0, group="g", cost={"tokens": 4})
-    early = take(q)
-    clock.advance(1)
-    q.set_limit(Quota(4, "day", unit="tokens"), group="g")
-    fill(q, 9, cost={"tokens": 1})
-    assert len(payloads(q)) == 4
-    q.ack(early, cost={"tokens": 0})
-    assert payloads(q) == []
-
-
-def most_in_a_window(grants: list[tuple[int, int]], per: int) -> int:
-    """The most units in any half-open window, of moments in ms and units."""
-    return max(sum(u for at, u in grants if s <= at < s + per) for s, _ in grants)
-
-
-@pytest.mark.parametrize("unit", ["", "t"])
-@pytest.mark.parametrize("adaptive", [None, Adaptive(floor=10, ceiling=100)])
-def test_a_window_that_slows_down_after_a_429_keeps_to_its_bound(q, clock, unit, adaptive):
-    """A longer interval makes what may be saved up longer in time, and not larger."""
-    q.set_limit([RateLimit(100, 60, 50, unit=unit, adaptive=adaptive)], group="g")
-    fill(q, 400, cost={"": 1, unit: 1})
-    grants: list[tuple[int, int]] = []
-    refused = 0
-    for step in range(300):
-        for task in q.pop_many(100, visibility=3600):
-            if step > 190 and refused < 5:
-                q.rate_limited(task, 0)
-                refused += 1
-                grants.append((clock(), 1 if unit == "" else 0))
-            else:
-                q.ack(task)
-                grants.append((clock(), 1))
-        clock.advance(0.3)
-    assert most_in_a_window(grants, 60_000) <= 149
-
-
 @pytest.mark.parametrize("seconds", [None, 3600])
 def test_a_caller_hears_that_a_closed_group_was_opened(q, clock, seconds):
     """Nobody wakes it, so it asks now and then, also where the closing has no end."""
@@ -86,51 +48,6 @@ def test_a_caller_hears_that_a_closed_group_was_opened(q, clock, seconds):
     q.delay_group("g", 0)
     caller.receive(q._session.run(q._operations.acquire, caller, 0.0), 0.0)
     assert caller.granted
-
-
-def test_a_task_gives_back_nothing_that_lies_before_a_permit(q, clock):
-    """Tokens of tasks run ahead of a clock that was set back, and permits come after them."""
-    q.set_limit([RateLimit(1, 1, 8, unit="t", slack=0)], group="g")
-    fill(q, 1)
-    q.ack(take(q))
-    clock.advance(-3600)
-    fill(q, 1, cost={"t": 8})
-    early = take(q)
-    clock.advance(60)
-    assert ask(q, cost={"t": 8}).granted
-    q.ack(early, cost={"t": 0})
-    with pytest.raises(LimitTimeoutError):
-        ask(q, cost={"t": 8}, timeout=0)
-
-
-def test_a_429_of_a_permit_ends_a_lease_that_was_extended(q, clock):
-    """The answer to the extension was lost, so the caller has an old name of its lease."""
-    q.set_limit(100, 1, group="g", concurrency=1)
-    caller = ask(q)
-    for _ in range(2):
-        clock.advance(1)
-        held = HeldPermit(caller.id, "g", caller.held, caller.scope)
-        q._session.run(q._operations.extend_many, [(held, 60)])
-    q._session.run(q._operations.met_limit, caller, RateLimited(0, scope="group"), caller.held, "")
-    clock.advance(1)
-    assert ask(q).granted
-
-
-@pytest.mark.parametrize("members", [None, ["k"]])
-def test_a_429_of_a_permit_that_is_told_twice_teaches_once(q, clock, members):
-    """The answer was lost, and the client has sent it again."""
-    learns = Adaptive(floor=1, ceiling=100)
-    q.set_limit(RateLimit(40, 1, adaptive=learns), group="g", members=members)
-    caller = ask(q)
-    for _ in range(3):
-        q._session.run(q._operations.met_limit, caller, RateLimited(0, scope="member"), "", "")
-        clock.advance(0.1)
-    state = q.group("g")
-    assert (state.members[0] if members else state).rate == 20
-    clock.advance(1)
-    q._session.run(q._operations.met_limit, ask(q), RateLimited(0, scope="member"), "", "")
-    state = q.group("g")
-    assert (state.members[0] if members else state).rate == 10
 
 
 @pytest.mark.parametrize("members", [None, ["k", "l"]])

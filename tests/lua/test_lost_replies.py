@@ -172,15 +172,6 @@ def test_ack(server, q, probe, lossy, lose):
     assert (q.size(), q.stats().acked) == (0, 1)
 
 
-def test_ack_plain_first(server, q, probe, lossy, lose):
-    """So it is on the short way."""
-    q.push("x")
-    task = probe.pop()
-    with lose("ack_plain"):
-        assert lossy.ack(task) is False
-    assert (q.size(), q.stats().acked) == (0, 1)
-
-
 def test_ack_of_a_task_that_runs_again(server, q, probe, lossy, lose):
     """The second call leaves the new task of a `rerun` alone."""
     q.push("x", key="k")
@@ -200,39 +191,6 @@ def test_beat(server, q, clock, lossy, lose):
     with lose("beat"):
         lossy._session.run(lossy._operations.leave, "w")
     assert q.workers() == []
-
-
-@pytest.mark.parametrize("how", [{"every": 60}, {"cron": "* * * * *"}])
-def test_ack_of_a_recurring_task(server, q, clock, probe, lossy, lose, how):
-    """The second call leaves the next run alone, whether it has come or not."""
-    q.push("x", **how)
-    clock.advance(60)
-    task = probe.pop()
-    clock.advance(0 if "every" in how else 60)  # with cron: it is refused, and the refusal lost
-    with lose("ack"):
-        assert lossy.ack(task) is ("cron" in how)
-    before = q.get(task.id)
-    with lose("ack"):
-        assert lossy.ack_many([task]) == [False]
-    assert q.get(task.id) == before
-    assert (before.state, q.stats().acked) == ("delayed", 1)
-
-
-def test_last_fail_of_a_recurring_task(server, q, clock, probe, lossy, lose):
-    """The failure is counted once, and no run is passed over."""
-    task_id = q.push("x", every=60, max_attempts=1)
-    task = probe.pop()
-    with lose("fail"):
-        lossy.fail(task, "error")
-    assert (q.stats().failed, q.next_event(), q.get(task_id).attempt) == (1, 60, 1)
-
-
-@pytest.mark.parametrize("how", [{"every": 60}, {"cron": "* * * * *"}])
-def test_push_of_a_recurring_task(server, q, clock, lossy, lose, how):
-    """It is there once, with the times of the first call; a lost look at the time costs nothing."""
-    with lose("push"):
-        task_id = lossy.push("x", **how)
-    assert (q.size(), q.get(task_id).every is None) == (1, "cron" in how)
 
 
 def test_bury(server, q, probe, lossy, lose):
@@ -459,15 +417,6 @@ def test_push_update(server, q, probe, lossy, lose):
     assert (task.payload, task.priority, q.next_event()) == ("y", 5, 7)
 
 
-def test_push_debounce(server, q, probe, lossy, lose):
-    """A repeated push adds nothing, or sets the same payload again and delays it anew."""
-    for payload in (1, 2):
-        with lose("push"):
-            lossy.push(payload, key="k", debounce=5, debounce_max=9)
-    assert (q.size(), q.stats().pushed) == (1, 1)
-    assert q.get(key="k").payload == 2
-
-
 def test_push_rerun(server, q, probe, lossy, lose):
     """A repeated rerun of a task that goes on running runs it once more after the ack."""
     q.push("x", key="k")
@@ -633,14 +582,6 @@ def test_unregister(server, q, probe, lossy, lose):
     with lose("unregister"):
         lossy.drop()
     assert not probe.redis.sismember(REGISTRY, q.queue_name)
-
-
-def test_update_of_a_recurring_task(server, q, lossy, lose):
-    """The next run is moved once more, to the same moment."""
-    q.push("x", every=60, key="k")
-    with lose("update"):
-        lossy.update(key="k", delay=9)
-    assert q.next_event() == 9
 
 
 def test_update(server, q, lossy, lose):
@@ -812,17 +753,6 @@ def test_script_flush(server, redis, q, clock, kind):
         queue.cancel(ids[1])
         assert [task.id for task in queue.pop_many(5)] == [ids[0], ids[2]]
         queue.close()
-
-
-def test_restart_forgets_scripts(server, redis, q):
-    """After SCRIPT FLUSH a script is sent once, and found by its digest from then on."""
-    q.push("x")
-    redis.script_flush()
-    shas = [script(name).sha for name in ("push_plain", "pop")]
-    q.push("y")
-    assert redis.script_exists(*shas) == [True, False]
-    q.pop()
-    assert redis.script_exists(*shas) == [True, True]
 
 
 def test_await_room(server, q, lossy, lose):

@@ -51,24 +51,6 @@ def test_at_whatever_speed(q: DPQ[Any], clock: Any, scope: str | None) -> None:
     assert len(payloads(q)) == 10
 
 
-def test_beside_other_windows(q: DPQ[Any], clock: Any) -> None:
-    """Each of several windows holds, even ones too, and each charges what it counts."""
-    even = RateLimit(5, 1, burst=3, slack=0)
-    q.set_limit([even, TEN, RateLimit(12, 90, moving=True, slack=0), TOKENS], group="g")
-    fill(q, 40, cost={"tokens": 90})
-    assert len(payloads(q)) == 3
-    clock.advance(30)
-    assert len(payloads(q)) == 3
-    clock.advance(1)
-    assert len(payloads(q)) == 3
-    clock.advance(1)
-    assert len(payloads(q)) == 1, "the ten of a minute"
-    assert q.group("g").units_left == (2.0, 0.0, 100.0, 2.0)
-    clock.advance(28.001)
-    assert len(payloads(q)) == 2, "the twelve of 90 s"
-    assert q.group("g").granted == (12, 12, 1080, 12)
-
-
 @pytest.mark.parametrize("scope", SCOPES)
 def test_a_reserve(q: DPQ[Any], clock: Any, scope: str | None) -> None:
     """Tasks of a lower priority leave the reserved units, also when all units come back."""
@@ -140,39 +122,6 @@ def test_what_was_spent_replaces_what_was_reserved(
     assert payloads(q) == ["next"]
 
 
-@pytest.mark.parametrize("spent", [0, 5000])
-def test_a_delivery_that_has_left_changes_nothing(q: DPQ[Any], clock: Any, spent: int) -> None:
-    """What it has spent counts at the moment of its grant, which no window holds any more."""
-    q.set_limit([TOKENS], group="g")
-    q.push("old", group="g", cost={"tokens": 900})
-    old = take(q)
-    clock.advance(60.001)
-    q.push("new", group="g", cost={"tokens": 600})
-    take(q)
-    q.spent(old, tokens=spent)
-    assert left(q) == 400
-    q.push("other", group="g", cost={"tokens": 1})
-    q.ack(old)
-    assert left(q) == 400
-
-
-def test_another_rate_counts_what_was_granted(q: DPQ[Any], clock: Any) -> None:
-    """In a window of the same length, exactly; an even window is another one."""
-    q.set_limit([TEN], group="g")
-    fill(q, 60)
-    assert len(payloads(q)) == 10
-    q.set_limit([RateLimit(15, 60, moving=True, slack=0)], group="g")
-    assert len(payloads(q)) == 5
-    q.set_limit([RateLimit(12, 60, moving=True, slack=0)], group="g")
-    assert left(q) == -3
-    clock.advance(60.001)
-    assert len(payloads(q)) == 12
-    q.set_limit([RateLimit(6, 60, burst=2, slack=0)], group="g")
-    assert len(payloads(q)) == 2
-    q.set_limit([TEN], group="g")
-    assert left(q) == 10, "of what another kind of window has granted it knows nothing"
-
-
 @pytest.mark.many_calls
 @pytest.mark.parametrize("seed", range(2))
 def test_the_bound_and_the_rate_in_saturation(
@@ -223,74 +172,3 @@ def test_permits_and_tasks(q: DPQ[Any], clock: Any, redis: Redis) -> None:
     clock.advance(2.001)
     assert payloads(q) == [0], "three are booked"
     assert slots(gate(q, redis)) <= 3
-
-
-def test_after_a_429(q: DPQ[Any], clock: Any) -> None:
-    """The probe goes alone; when it is done, all that the window has left goes at once."""
-    q.set_limit([TEN], group="g")
-    fill(q, 30)
-    first = [take(q) for _ in range(4)]
-    q.rate_limited(first[0], 20)
-    assert payloads(q) == []
-    clock.advance(20)
-    probe = take(q)
-    assert q.pop().task is None, "it tells whether the host is open"
-    q.ack(probe)
-    assert len(payloads(q)) == 5, "four and the probe are in the window"
-
-
-@pytest.mark.parametrize("back", [0.001, 1, 3600])
-def test_a_clock_that_is_set_back(q: DPQ[Any], clock: Any, back: float) -> None:
-    """What was granted stays in the window from then on, no longer; nothing comes back twice."""
-    q.set_limit([TOKENS], group="g")
-    fill(q, 9, cost={"tokens": 500})
-    before = take(q)
-    clock.advance(-back)
-    after = take(q)
-    assert payloads(q) == []
-    q.spent(before, tokens=0)
-    q.spent(after, tokens=0)
-    kept = 1000 - left(q)
-    assert kept in (0.0, 500.0, 1000.0)
-    clock.advance(59.9)
-    assert len(payloads(q)) == (1000 - kept) // 500
-    clock.advance(60.2)
-    assert left(q) == 1000
-
-
-@pytest.mark.damaged
-@pytest.mark.parametrize(
-    "text",
-    ["- 60000_tokens:17", "- 60000_tokens:1700000000000:1:2:3 ", "- 60000_tokens:x ", "?", ""],
-)
-def test_a_gate_that_cannot_be_read_is_spent(
-    q: DPQ[Any], clock: Any, redis: Redis, text: str
-) -> None:
-    """What it has granted is not known: it counts as all, for one window."""
-    q.set_limit([TOKENS], group="g")
-    fill(q, 2, cost={"tokens": 1})
-    if text:
-        take(q)
-        redis.hset(key_of(q.queue_name, "gates"), "g", text)
-        assert payloads(q) == []
-        clock.advance(60.01)
-    assert len(payloads(q)) == (1 if text else 2)
-
-
-def test_a_gate_that_is_over_is_forgotten(q: DPQ[Any], clock: Any, redis: Redis) -> None:
-    """When all has left its window, and not before."""
-    q.set_limit([TEN], group="*")
-    for n in range(12):
-        q.push(n, group=f"g{n}")
-    for task in q.pop_many(12):
-        q.ack(task)
-    clock.advance(59)
-    q.push(1, group="x")
-    q.ack(take(q))
-    assert redis.hlen(key_of(q.queue_name, "gates")) == 13
-    clock.advance(2)
-    for _ in range(30):
-        q.push(1, group="x")
-        q.ack(take(q))
-        clock.advance(7)
-    assert redis.hlen(key_of(q.queue_name, "gates")) == 1

@@ -71,21 +71,6 @@ def test_an_older_answer_never_raises_it(q, clock):
     assert left(q) == {"": (9, 30)}
 
 
-def test_own_limits_hold_beside_it(q, clock):
-    """It loosens none, and both are charged."""
-    clock.ms -= clock.ms % 86_400_000
-    q.set_limit([RateLimit(60, 60, 2), Quota(4, "day")], group="g")
-    q.observe("g", headers=says(1000, 60))
-    fill(q, 9)
-    assert payloads(q) == [0, 1]
-    q.observe("g", headers=says(3, 60))  # two are under way
-    clock.advance(5)
-    assert payloads(q) == [2]
-    clock.advance(60)
-    assert payloads(q) == [3]
-    assert q.group("g").quotas[0].left == 0
-
-
 def test_units(q, clock):
     """Each unit has its budget; a task that needs more than is left waits for the reset."""
     q.observe("g", headers=says(100, 60) | says(1000, 30, "tokens"))
@@ -99,18 +84,6 @@ def test_units(q, clock):
     assert left(q) == {"": (99, 60), "tokens": (400, 30)}
     clock.advance(30)
     assert payloads(q) == [1, 2]
-
-
-def test_opened_by_hand(q, clock):
-    """Who opens a group knows better: the budget is forgotten. Closing keeps it."""
-    fill(q, 9)
-    q.observe("g", headers=says(0, 60))
-    q.delay_group("g", 5)
-    clock.advance(5)
-    assert payloads(q) == []
-    q.delay_group("g", 0)
-    assert len(payloads(q)) == 9
-    assert left(q) == {}
 
 
 def test_a_429_keeps_it(q, clock):
@@ -193,15 +166,6 @@ def test_the_whole_limit_is_left_after_the_reset(q, clock, scope):
     assert len(payloads(q, 40)) == 27
 
 
-def test_a_policy_says_how_long_the_window_is(q, clock):
-    """Where the first answer comes late in it."""
-    fill(q, 12)
-    q.observe("g", headers=windows(0, 1, window=10))
-    clock.advance(1)
-    assert payloads(q) == [0, 1, 2, 3]
-    assert left(q) == {"": (0, 10)}
-
-
 # Permits
 
 
@@ -241,20 +205,6 @@ def ask(q, caller):
     answer = q._session.run(q._operations.acquire, caller, 0.0)
     caller.receive(answer, 0.0)
     return answer
-
-
-def test_none_is_booked_beyond_a_reset(q, clock):
-    """Callers that wait for it get what the window has, and no more."""
-    q.observe("g", headers=windows(0, 3))
-    waiting = [asked(q) for _ in range(6)]
-    assert {(answer.code, answer.wait) for _, answer in waiting} == {(0, 3)}
-    clock.advance(3)
-    callers = [caller for caller, _ in waiting]
-    for _ in range(6):  # in their order, whoever asks first
-        answers = [ask(q, caller) for caller in callers]
-        callers = [caller for caller in callers if not caller.granted]
-    assert len(callers) == 2
-    assert {(answer.code, answer.wait) for answer in answers} == {(0, 3)}
 
 
 # What one answer may close

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dpq import DPQ, Push, TaskNotFoundError
+from dpq import DPQ, TaskNotFoundError
 
 LIMIT = {"visibility": 300.0, "time_limit": 7.5}
 
@@ -28,58 +28,6 @@ def test_a_task_has_a_lease_of_its_own(q: DPQ[Any], clock: Any) -> None:
     clock.advance(280)
     assert own.id in [task.id for task in q.pop_many(2)]
     assert q.check() == []
-
-
-def test_a_short_lease_of_its_own_ends_in_time(q: DPQ[Any], clock: Any) -> None:
-    """The next event is the end of the shortest lease."""
-    q.push("own", visibility=0.5)
-    q.pop(visibility=100)
-    assert q.next_event() == 0.5
-    clock.advance(0.5)
-    assert q.pop().task.attempt == 2
-
-
-@pytest.mark.parametrize("given", [LIMIT, {"visibility": 5.0}, {"time_limit": 5.0}])
-def test_options_survive_every_way(q: DPQ[Any], clock: Any, given: dict[str, float]) -> None:
-    """Failures, returns, a limit, updates, the dead letters and a replay keep them,
-    beside the last error and the schedule."""
-    wanted = (given.get("visibility"), given.get("time_limit"))
-    [task_id] = q.push_many([Push("a", group="g", key="k", every=60, max_attempts=3, **given)])
-    for end in (
-        lambda task: q.release(task),
-        lambda task: q.fail(task, "once", delay=0),
-        lambda task: q.rate_limited(task, 0),
-        lambda task: q.set_visibility(task, 0),
-        lambda task: q.ack(task),
-    ):
-        clock.advance(60)
-        task = q.pop().task
-        assert options(task) == wanted
-        end(task)
-    q.update(task_id, priority=3, delay=0, cost=2)
-    task = q.pop().task
-    assert (options(task), task.every, task.cost) == (wanted, 60, 2)
-    q.fail(task, "boom", delay=0)
-    task = q.pop().task
-    assert (options(task), task.last_error, task.every) == (wanted, "boom", 60)
-    q.bury(task, "enough")
-    [dead] = q.dead.list()
-    assert (options(dead), dead.last_error, dead.reason) == (wanted, "boom", "enough")
-    q.dead.replay()
-    task = q.pop().task
-    assert (options(task), task.last_error, task.every) == (wanted, "boom", 60)
-    assert q.check() == []
-
-
-def test_an_update_by_key_brings_its_options(q: DPQ[Any]) -> None:
-    """As it brings cost and payload: what names none has none."""
-    q.push("a", key="k", **LIMIT)
-    q.push("b", key="k")
-    assert options(q.get(key="k")) == (300, 7.5)
-    q.push("b", key="k", on_duplicate="update", visibility=5)
-    assert options(q.get(key="k")) == (5, None)
-    q.push("b", key="k", on_duplicate="update")
-    assert options(q.get(key="k")) == (None, None)
 
 
 def test_a_task_is_found_by_its_key(q: DPQ[Any]) -> None:

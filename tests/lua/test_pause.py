@@ -2,8 +2,6 @@
 
 from kit.moments import task_after
 
-from dpq import Push
-
 
 def test_until_resume(q, clock, probe):
     """A paused queue hands out nothing, however long, until it is resumed."""
@@ -44,20 +42,3 @@ def test_wakes(q, probe):
         probe.redis.delete(probe.key("wake"), probe.key("tick"))
         change()
         assert {"wake", "tick"} <= set(probe.stored())
-
-
-def test_resume_after_a_429_of_the_queue(q, clock, probe):
-    """Resume opens what a 429 has closed; what the queue's limit has granted still counts."""
-    q.set_limit(2, 10, slack=0)
-    q.push_many(Push(n) for n in range(3))
-    q.rate_limited(probe.pop(), 60, "queue")
-    q.pause()
-    clock.advance(1)
-    assert q.pop().task is None
-    q.resume()
-    assert q.pop().task is None  # the unit of the first one is not back yet
-    clock.advance(4)
-    assert probe.pop().payload == 0
-    assert q.pop().task is None
-    clock.advance(5)
-    assert probe.pop().payload == 1

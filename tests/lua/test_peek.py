@@ -1,7 +1,5 @@
 """peek: look at the first tasks of one state, in its own order."""
 
-import pytest
-
 from dpq import TaskState
 
 
@@ -47,15 +45,6 @@ def test_dead(q, clock):
         q.bury(q.pop().task, payload)
         clock.advance(1)
     assert [task.reason for task in q.peek(state="dead")] == ["first", "second"]
-
-
-@pytest.mark.many_calls
-def test_many(q):
-    """Any number of tasks comes, in pages."""
-    for i in range(250):
-        q.push(i)
-    assert [task.payload for task in q.peek(1000)] == list(range(250))
-    assert len(q.peek(201)) == 201
 
 
 def test_bytes_bound(q, probe):

@@ -3,7 +3,6 @@
 from collections import Counter
 from typing import Any
 
-import pytest
 from kit.limits import LONG, fill, take
 
 from dpq import DPQ, MemberState
@@ -116,42 +115,6 @@ def test_a_429_closes_the_member_alone(q, clock):
     assert "key-a" not in members(q)
     q.ack(probe)
     assert "key-a" in members(q)
-    assert q.check() == []
-
-
-def test_a_probe_whose_lease_runs_out(q, clock):
-    """The next task that runs as the member is the probe."""
-    q.set_limit(60, 60, group="g", members=["a", "b"])
-    fill(q, 100)
-    q.rate_limited(take(q), 1)
-    members(q)
-    clock.advance(1)
-    probe = next(task for task in q.pop_many(9, visibility=30) if task.member == "a")
-    clock.advance(30)
-    q.promote()
-    again = [task for task in q.pop_many(9, visibility=LONG) if task.member == "a"]
-    assert len(again) == 1
-    assert again[0].deliveries == 1 + (again[0].id == probe.id)
-    assert member(q, "a").reason == "probe"
-    assert q.check() == []
-
-
-def test_closed_by_hand(q, clock):
-    """One member for a time, until it is opened, and opened again; the group beside it."""
-    q.set_limit(60, 60, burst=5, group="g", members=KEYS)
-    fill(q, 100)
-    q.delay_group("g", 10, member="key-a")
-    q.delay_group("g", None, member="key-b")
-    assert set(members(q)) == {"key-c"}
-    assert (member(q, "key-b").reason, member(q, "key-b").opens_at) == ("closed by hand", None)
-    assert member(q).opens_at is not None
-    assert q.next_event() == pytest.approx(1, abs=0.01)
-    clock.advance(10)
-    assert set(members(q)) == {"key-a", "key-c"}
-    clock.advance(10**8)
-    assert set(members(q)) == {"key-a", "key-c"}
-    q.delay_group("g", 0, member="key-b")
-    assert members(q) == ["key-b"] * 5
     assert q.check() == []
 
 

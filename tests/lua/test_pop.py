@@ -86,15 +86,6 @@ def test_tokens_grow_past_a_failover(q, clock, probe):
         q.ack(lost[0])
 
 
-def test_many_in_groups(q, probe):
-    """With groups a batch is the same as so many single pops: each heir competes."""
-    for i, group in enumerate("aabbaacb"):
-        q.push(i, priority=-(i % 3), group=group)
-    expected = sorted(range(8), key=lambda i: (i % 3, i))
-    assert [task.payload for task in q.pop_many(6)] == expected[:6]
-    assert [task.payload for task in q.pop_many(6)] == expected[6:]
-
-
 def test_upkeep_before_choice(q, clock, probe):
     """With more due than one batch it says -5 until all is caught up; then it takes the best."""
     for i in range(7):

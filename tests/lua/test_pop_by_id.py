@@ -93,21 +93,3 @@ def test_a_429_and_a_pause_hold(q, clock):
     assert take(q, ids[3]) is None
     q.resume()
     assert take(q, ids[3]) == 3
-
-
-@pytest.mark.parametrize("verb", ["fail", "bury"])
-def test_another_priority(q, probe, verb, clock):
-    """fail and bury give a task another priority, in its old place among the equals."""
-    q.push("x")
-    task = probe.pop()
-    q.push("equal", priority=2**60 + 1)
-    q.push("higher", priority=2**60 + 2)
-    if verb == "fail":
-        q.fail(task, "no", 0, priority=2**60 + 1)
-        q.fail(task, "no", 0, priority=9)  # a call that is sent again changes nothing
-    else:
-        q.bury(task, "no", priority=2**60 + 1)
-        assert q.dead.list()[0].priority == 2**60 + 1
-        q.dead.replay()
-    assert q.get(task.id).priority == 2**60 + 1
-    assert probe.drain() == ["higher", "x", "equal"]

@@ -1,6 +1,5 @@
 """pop: limits are taken before a task is, and what may not run now gives way."""
 
-import random
 from math import ceil
 
 import pytest
@@ -9,7 +8,7 @@ from hypothesis import strategies as st
 from kit.limits import SCOPES, fill, payloads
 from kit.moments import exactly_after
 
-from dpq import DPQ, Adaptive, Push, RateLimit, Reserve
+from dpq import Adaptive, Push, RateLimit, Reserve
 from dpq.script.command import once
 
 
@@ -74,21 +73,6 @@ def test_every_window_holds(q, clock):
     assert payloads(q) == [0, 1]
     assert exactly_after(q, clock, 0.5) == [2]
     assert exactly_after(q, clock, 9.5) == [3]
-
-
-def test_queue_and_group_both_hold(q, clock):
-    """A task needs a unit of its queue and one of its group, and takes both or none."""
-    q.set_limit(1, 10, burst=5)
-    q.set_limit(1, 10, burst=2, group="a")
-    q.push_many(Push(payload=f"a{i}", group="a", priority=1) for i in range(4))
-    q.push_many(Push(payload=f"b{i}", group="b") for i in range(4))
-    assert payloads(q) == ["a0", "a1", "b0", "b1", "b2"]
-    assert (units(q), units(q, "a")) == (0, 0)
-    clock.advance(10)
-    assert payloads(q) == ["a2"]
-    assert (units(q), units(q, "a")) == (0, 0)
-    q.clear_limit()
-    assert payloads(q) == ["b3"]
 
 
 def test_the_default_is_each_groups_own(q, clock):
@@ -214,27 +198,6 @@ def test_a_spent_group_gives_way(q, clock):
     assert payloads(q) == ["g2"]
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_exact_order_among_those_that_may(q, clock, seed):
-    """With spent groups between, what may run comes in the exact order of all tasks."""
-    rng = random.Random(seed)
-    q.set_limit(1, 1000, burst=3, group="*")
-    q.set_limit(1, 1000, burst=1, group="a")
-    allowed = {"a": 1, "b": 3, "c": 3, "d": 3}
-    tasks = [(rng.randrange(-3, 4), i, rng.choice(["a", "b", "c", "d", None])) for i in range(40)]
-    q.push_many(Push(payload=i, priority=priority, group=group) for priority, i, group in tasks)
-    expected = []
-    for _, i, group in sorted(tasks, key=lambda task: (-task[0], task[1])):
-        if group is None or allowed[group] > 0:
-            expected.append(i)
-            if group:
-                allowed[group] -= 1
-    if seed % 2:
-        assert payloads(q) == expected
-    else:
-        assert [payloads(q, 1) for _ in range(len(expected) + 1)] == [*([i] for i in expected), []]
-
-
 def test_past_hundreds_of_groups_that_may_not_run(q, clock):
     """More heads that may not run than one call passes: it says "again", and finds the one."""
     groups = [f"g{i}" for i in range(230)]
@@ -331,43 +294,6 @@ def test_concurrency_is_each_groups_own(q):
     assert payloads(q) == ["a0", "b0", "c0", "a1", "b1"]
 
 
-def test_concurrency_and_a_rate(q, clock):
-    """With both, the later of the two decides."""
-    q.set_limit(1, 10, burst=3, group="g", concurrency=2)
-    fill(q, 6)
-    tasks = q.pop_many(9)
-    assert len(tasks) == 2
-    q.ack_many(tasks)
-    tasks = q.pop_many(9)
-    assert [task.payload for task in tasks] == [2]
-    q.ack_many(tasks)
-    assert payloads(q) == []
-    clock.advance(10)
-    assert payloads(q) == [3]
-    clock.advance(10)
-    assert payloads(q) == [4]
-    clock.advance(5)
-    assert payloads(q) == []
-
-
-@pytest.mark.parametrize("scope", SCOPES)
-def test_a_lease_that_is_taken_back_counts_again(q, clock, probe, scope):
-    """`extend` of a lease that ran out takes it again, above the bound too; then it counts."""
-    q.set_limit(concurrency=1, group=scope)
-    q.push("old", group="g")
-    old = probe.pop()
-    clock.advance(30)
-    for payload in ("new", "next"):
-        q.push(payload, priority=9, group="g")
-    new = probe.pop(1000)
-    q.extend(old, 1000)
-    assert q.stats().invisible == 2
-    q.ack(new)
-    assert payloads(q) == []
-    q.ack(old)
-    assert payloads(q) == ["next"]
-
-
 # Reserve
 
 
@@ -385,47 +311,7 @@ def test_reserve(q, clock, scope):
     assert payloads(q) == ["low2"]
 
 
-@pytest.mark.parametrize("group", [None, "g"])
-def test_reserve_with_aging(q, clock, group):
-    """What a task has gained by waiting counts: at the reserve's priority it may take its units."""
-    queue = DPQ(q.redis, q.queue_name, aging=0.5, clock=clock)
-    clock.advance(100)
-    queue.set_limit(1, 1000, burst=2, reserve=Reserve(1, 5), group=group)
-    fill(queue, 2, group)
-    assert payloads(queue) == [0]
-    assert exactly_after(queue, clock, 10) == [1]
-
-
 # When to come back
-
-
-def test_wait_for_the_next_unit(q, clock):
-    """A pop that finds the queue's limit spent says when the next unit is granted."""
-    q.set_limit(4, 1)
-    fill(q, 2)
-    q.pop()
-    clock.advance(0.1)
-    assert look(q).next_event_ms == 150
-
-
-def test_wait_for_a_group(q, clock):
-    """A spent group is an event like a delayed task: the nearest of them is named."""
-    q.set_limit(4, 1, group="g")
-    fill(q, 2)
-    q.push("later", delay=0.2)
-    q.pop()
-    assert look(q).next_event_ms == 200
-    q.cancel(q.peek(1, "delayed")[0].id)
-    assert look(q).next_event_ms == 250
-
-
-def test_wait_for_a_lease(q, clock):
-    """With as many leases out as may be, the pop says when the first of them ends."""
-    q.set_limit(concurrency=2)
-    fill(q, 3)
-    q.pop(visibility=7)
-    q.pop(visibility=3)
-    assert look(q).next_event_ms == 3000
 
 
 def test_a_push_into_a_spent_queue_wakes_nobody(q, clock, probe):
@@ -470,32 +356,7 @@ def test_a_waiter_hands_on_the_queues_next_unit(q, clock, probe):
     assert [(name, at) for name, at in probe.stored()["wake"]] == [(b"e", moment + 2000)]
 
 
-def test_two_watch(q, clock):
-    """The first waiter at a spent limit watches its moment, the second 0.3 s later, the third none.
-
-    So it is again for the next moment, which the first one is not to watch.
-    """
-    q.set_limit(1, 2)
-    fill(q, 3)
-    q.pop()
-    assert [look(q, "-").next_event_ms for _ in range(3)] == [2000, 2300, None]
-    second = f"{clock.ms + 2300}.000"
-    assert look(q, second).next_event_ms == 2300, "it asks early: it is still the second"
-    clock.advance(2.3)  # the first is dead
-    assert look(q, second).tasks
-    assert [look(q, "-").next_event_ms for _ in range(2)] == [2300, None]
-
-
 # What is kept
-
-
-def test_a_limit_outlives_its_tasks(q, clock):
-    """With no task left the group has been granted what it was: a new one waits its turn."""
-    q.set_limit(1, 10, group="g")
-    fill(q, 1)
-    q.ack(q.pop().task)
-    fill(q, 1)
-    assert exactly_after(q, clock, 10) == [0]
 
 
 def test_a_clock_that_steps_back(q, clock):

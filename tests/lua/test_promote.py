@@ -92,17 +92,3 @@ def test_trims_old_dead_letters(q, clock, probe):
     assert probe.call("promote", clock(), 3) == [2, -1]
     assert not {"dead", "meta", "payload", "keys"} & set(probe.stored())
     assert queue.stats().dropped == 5
-
-
-def test_lease_that_was_counted(q, clock, probe):
-    """A lease of one delivery that ends twice costs one attempt and loses nothing on the way."""
-    task_id = q.push("x", max_attempts=2)
-    task = probe.pop()
-    clock.advance(30)
-    q.promote()
-    q.extend(task, 5)
-    q.push("other", delay=5)
-    clock.advance(5)
-    assert q.promote() == 2
-    assert q.get(task_id).attempt == 2
-    assert q.stats().ready == 2

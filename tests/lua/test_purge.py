@@ -49,14 +49,6 @@ def test_everything(q, probe):
     assert q.stats().pushed == 15
 
 
-def test_groups(q, probe):
-    """All tasks of groups go, heads and waiting ones, and nothing of the groups is left."""
-    for i in range(9):
-        q.push(i, group="abc"[i % 3])
-    assert q.purge() == 9
-    assert not {"ready", "waiting", "groups"} & set(probe.stored())
-
-
 def test_heads_only(q, probe):
     """When the ready ones are purged, the best waiting task of each group becomes ready."""
     for i in range(6):
@@ -73,15 +65,3 @@ def test_in_steps(q, probe):
         q.push(i)
     assert probe.call("purge", "", "ready", 30) == 30
     assert q.purge("ready") == 220
-
-
-def test_named(q, probe):
-    """Of the named ids those that are dead go; live and unknown ones are left alone."""
-    fill(q)
-    letters = [task.id for task in q.dead.list()]
-    live = q.peek()[0].id
-    assert q.dead.purge([letters[0], letters[2], live, "nobody"]) == 2
-    assert [task.id for task in q.dead.list()] == [letters[1]]
-    assert probe.state(live) == "ready"
-    assert q.dead.purge([]) == 0
-    assert q.stats().dead == 1

@@ -1,7 +1,5 @@
 """push: add tasks, all or none, ready or delayed."""
 
-import random
-
 import pytest
 from kit.moments import task_after
 
@@ -91,19 +89,6 @@ def test_batch_is_atomic(q, probe, refused):
     with pytest.raises(errors[refused], match=holder):
         q.push_many([*pushes, bad[refused], *pushes])
     assert probe.stored() == before
-
-
-@pytest.mark.many_calls
-def test_in_all_groups(q, probe):
-    """A batch of tasks in many groups has the same order as single pushes."""
-    rng = random.Random(3)
-    pushes = [
-        Push(payload=i, priority=rng.randrange(4), group=rng.choice(["a", "b", None]))
-        for i in range(80)
-    ]
-    q.push_many(pushes)
-    best_first = sorted(pushes, key=lambda push: (-push.priority, push.payload))
-    assert probe.drain() == [push.payload for push in best_first]
 
 
 # Keys
@@ -234,31 +219,6 @@ def test_raise_priority_not(q, clock, probe, state, priority):
     assert probe.stored() == before
 
 
-@pytest.mark.parametrize(
-    ("low", "high"),
-    [
-        (2**53, 2**53 + 1),
-        (2**62 - 1, 2**62),
-        (2**62, 2**62 + 1),
-        (-(2**62) - 1, -(2**62)),
-        (2**63 - 2, 2**63 - 1),
-        (-(2**63), -(2**63) + 1),
-        (2.0**53, 2**53 + 1),
-        (2**62 - 1, 2.0**62),
-        (-1, -0.5),
-        (0, 5e-324),
-    ],
-)
-def test_raise_priority_is_exact(q, probe, low, high):
-    """Neighbouring priorities that share a double are told apart, in both directions."""
-    task_id = q.push("x", low, key="k")
-    q.push("x", high, key="k", on_duplicate="raise_priority")
-    assert q.get(task_id).priority == high
-    before = probe.stored()
-    q.push("x", low, key="k", on_duplicate="raise_priority")
-    assert probe.stored() == before
-
-
 def test_rerun_of_a_running_task(q, clock, probe):
     """`rerun` leaves the lease alone; what runs after the crash of the run is what was ordered."""
     holder = hold(q, clock, "invisible")
@@ -294,23 +254,6 @@ def test_rerun_outlives_the_run(q, clock, probe, end):
     assert (again.payload, again.attempt) == ("new", 2 if end == "fail" else 1)
     assert q.ack(again)
     assert (q.size(), q.stats().dead) == (0, 0)
-
-
-@pytest.mark.parametrize("mode", ["keep", "update", "raise_priority", "rerun"])
-def test_key_twice_in_a_batch(q, mode):
-    """The second push of a key in one batch meets the first one, and both have its id."""
-    pushes = [
-        Push(payload="first", priority=1, key="k", on_duplicate=mode),
-        Push(payload="other"),
-        Push(payload="second", priority=2, key="k", on_duplicate=mode),
-    ]
-    ids = q.push_many(pushes)
-    assert ids[0] == ids[2] != ids[1]
-    task = q.get(ids[0])
-    expected = {"keep": ("first", 1), "raise_priority": ("first", 2)}
-    assert (task.payload, task.priority) == expected.get(mode, ("second", 2))
-    assert q.size() == 2
-    assert q.stats().pushed == 2
 
 
 def test_wakes_only_with_news(q, probe):

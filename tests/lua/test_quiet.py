@@ -53,19 +53,6 @@ def test_all_runs_of_a_name_or_one_by_its_id(q, beat):
     ]
 
 
-def test_a_second_call_changes_nothing(q, clock, probe, beat):
-    """A call that is sent again, as after a lost reply, keeps the moment, and adds no event."""
-    beat()
-    q.quiet("w", by="ann")
-    before = probe.stored()["workers"]
-    clock.advance(5)
-    assert q.quiet("w", by="bob") == 1
-    assert probe.stored()["workers"] == before
-    q.unquiet("w")
-    assert q.unquiet("w") == 1
-    assert [kind for kind, _ in told(q)] == ["quieted", "unquieted"]
-
-
 @pytest.mark.parametrize("how", ["dropped", "silent"])
 def test_what_the_queue_forgets_the_worker_knows(q, clock, beat, how):
     """After a drop of its queue, or a minute without a heartbeat, a quiet worker stays quiet."""

@@ -6,10 +6,10 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from kit.limits import SCOPES, fill, payloads, take
+from kit.limits import SCOPES, fill, payloads
 from kit.periods import after, begin_of, first_moment, ms_of
 
-from dpq import Push, Quota, RateLimit, Reserve
+from dpq import Quota
 
 
 def at(clock, *date, zone="UTC"):
@@ -79,28 +79,6 @@ def test_periods_are_those_of_the_calendar(q, clock, zone, period, moment, later
     assert quota(q)[1].timestamp() == end
 
 
-@pytest.mark.parametrize(
-    ("before", "now"),
-    [
-        ((2028, 1, 31, 23, 59), (2028, 2, 29, 0, 0)),
-        ((2028, 2, 29, 23, 59), (2028, 3, 1, 0, 0)),
-        ((2027, 2, 28, 23, 59), (2027, 3, 1, 0, 0)),
-        ((2027, 12, 31, 23, 59), (2028, 1, 1, 0, 0)),
-        ((2028, 4, 30, 23, 59), (2028, 5, 31, 23, 59)),
-    ],
-)
-def test_months_have_their_days(q, clock, before, now):
-    """What was spent in a month is there again in the next, and not again in it."""
-    at(clock, *before)
-    q.set_limit(Quota(2, "month"), group="g")
-    fill(q, 9)
-    assert payloads(q) == [0, 1]
-    at(clock, *now)
-    assert payloads(q) == [2, 3]
-    clock.advance(60 if now[3] == 0 else 59)
-    assert payloads(q) == []
-
-
 # A day on which clocks change
 
 
@@ -143,34 +121,6 @@ def test_a_day_when_clocks_change(q, clock, date, hours, spread):
 # Counting
 
 
-def test_windows_and_quotas_agree(q, clock):
-    """Both hold, and neither is charged when the other refuses."""
-    at(clock, 2026, 3, 2, 12)
-    q.set_limit([RateLimit(60, 60, 2), Quota(3, "hour")], group="g")
-    q.set_limit(Quota(100, "month"))
-    fill(q, 9)
-    assert payloads(q) == [0, 1]
-    assert (quota(q)[0], quota(q, None)[0]) == (1, 98)
-    clock.advance(1)
-    assert payloads(q) == [2]
-    clock.advance(600)
-    assert payloads(q) == []
-    assert (q.group("g").units_left, quota(q)[0], quota(q, None)[0]) == ((2,), 0, 97)
-
-
-def test_a_reserve(q, clock):
-    """The last units of the period are for higher priorities; a task that aged may take them."""
-    at(clock, 2026, 3, 2, 12)
-    q.set_limit(Quota(5, "day", reserve=Reserve(2, 10)), group="g")
-    fill(q, 4)
-    assert payloads(q) == [0, 1, 2]
-    q.push("high", 10, group="g")
-    assert payloads(q) == ["high"]
-    assert quota(q)[0] == 1
-    clock.advance(43_200)
-    assert payloads(q) == [3]
-
-
 def test_spread_makes_up_for_idle_time(q, clock):
     """What was left over is paced over the rest; the first of a period is free at once."""
     at(clock, 2026, 3, 2, 0)
@@ -194,57 +144,7 @@ def test_spread_makes_up_for_idle_time(q, clock):
 # Refunds
 
 
-def test_refunds_are_exact(q, clock):
-    """Inside of a period what is given back may be granted again, and what was more is paid."""
-    at(clock, 2026, 3, 2, 12)
-    q.set_limit([Quota(10, "day", unit="t"), Quota(10, "day")], group="g")
-    q.push_many(Push(n, group="g", cost={"t": 4}) for n in range(9))
-    first = take(q)
-    clock.advance(1)
-    second = take(q)
-    assert payloads(q) == []
-    assert q.spent(first, t=1)
-    assert [one.left for one in q.group("g").quotas] == [5, 8]
-    assert payloads(q) == [2]
-    assert q.ack(second, cost={"t": 6})
-    assert q.group("g").quotas[0].left == -1
-    clock.advance(43_200)
-    assert q.group("g").quotas[0].left == 10
-
-
-def test_no_refund_of_another_period(q, clock):
-    """What was granted yesterday is not given back to today, nor charged to it."""
-    at(clock, 2026, 3, 2, 23, 59)
-    q.set_limit(Quota(10, "day", unit="t"), group="g")
-    q.push_many(Push(n, group="g", cost={"t": 4}) for n in range(9))
-    yesterday, before = take(q), take(q)
-    clock.advance(60)
-    today = take(q)
-    assert q.spent(yesterday, t=0)
-    assert q.spent(before, t=9)
-    assert q.group("g").quotas[0].left == 6
-    assert q.spent(today, 3)
-    assert q.group("g").quotas[0].left == 6
-    assert q.spent(today, t=0)
-    assert q.group("g").quotas[0].left == 10
-
-
 # Changes
-
-
-def test_other_rules_keep_the_count(q, clock):
-    """Of the same period and unit; another zone ends the period at its own midnight."""
-    at(clock, 2026, 3, 2, 1)
-    q.set_limit(Quota(3, "day"), group="g")
-    fill(q, 20)
-    assert payloads(q) == [0, 1, 2]
-    q.set_limit([Quota(5, "day"), Quota(50, "week")], group="g")
-    assert payloads(q) == [3, 4]
-    q.set_limit(Quota(6, "day", "America/Los_Angeles"), group="g")
-    assert quota(q) == (1, datetime(2026, 3, 2, 8, tzinfo=UTC))
-    assert payloads(q) == [5]
-    clock.advance(7 * 3600)
-    assert payloads(q) == [6, 7, 8, 9, 10, 11]
 
 
 def test_the_clock_is_set_back(q, clock):
@@ -261,33 +161,3 @@ def test_the_clock_is_set_back(q, clock):
 
 
 # Damage
-
-
-@pytest.mark.parametrize("token", ["D:x:1:2", "D:1:2", "D:", "Q:1:2:3", "D::1:2"])
-def test_an_unreadable_count_is_spent(q, redis, queue_name, clock, token):
-    """It is, until the period is over."""
-    at(clock, 2026, 3, 2, 12)
-    q.set_limit(Quota(3, "day"), group="g")
-    fill(q, 9)
-    redis.hset(f"dpq:{{{queue_name}}}:gates", "g", f"- {token} ")
-    assert payloads(q) == []
-    assert quota(q) == (0, datetime(2026, 3, 3, tzinfo=UTC))
-    clock.advance(43_200)
-    assert payloads(q) == [0, 1, 2]
-
-
-def test_useless_counts_are_forgotten(q, redis, queue_name, clock):
-    """After the period a gate says nothing any more, and goes."""
-    at(clock, 2026, 3, 2, 12)
-    q.set_limit(Quota(3, "hour"), group="*")
-    for n in range(50):
-        q.push(n, group=f"g{n}")
-    assert len(payloads(q)) == 50
-    gates = f"dpq:{{{queue_name}}}:gates"
-    q.promote()
-    assert redis.hlen(gates) == 50
-    clock.advance(3600)
-    for n in range(50):
-        q.push(n, group="h")
-        q.promote()
-    assert redis.hlen(gates) == 0

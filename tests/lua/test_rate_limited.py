@@ -106,24 +106,11 @@ def test_of_zero_seconds(q, tasks):
 def test_a_longer_closing_is_never_shortened(q, clock, tasks, scope):
     """Of several 429s the one that closes longest decides, in whatever order they come."""
     tasks = [take(q) for _ in range(3)]
-    q.rate_limited(tasks[0], 10, scope)
-    q.rate_limited(tasks[1], 2, scope)
-    q.rate_limited(tasks[2], 20, scope)
+    q.rate_limited(tasks[0], 2, scope)
+    q.rate_limited(tasks[1], 20, scope)
+    q.rate_limited(tasks[2], 10, scope)
     assert "g0" not in payloads(q)
     assert exactly_after(q, clock, 20) == ["g0"]
-
-
-@pytest.mark.parametrize(("again", "seconds"), [(10, 14), (1, 10)])
-def test_the_same_call_again(q, clock, probe, tasks, again, seconds):
-    """A second call in one delivery counts its time from itself, and the deferral only once."""
-    task = take(q)
-    q.rate_limited(task, 10)
-    clock.advance(4)
-    q.rate_limited(task, again)
-    assert q.get(task.id).deferrals == 1
-    assert q.stats().deferred == 1
-    assert "g0" not in payloads(q)
-    assert exactly_after(q, clock, seconds - 4) == ["g0"]
 
 
 # The task
@@ -147,24 +134,6 @@ def test_uncounted_in_its_place(q, clock, probe, scope):
     assert (q.stats().deferred, q.stats().failed) == (1, 0)
     q.rate_limited(again, 5, scope)
     assert q.get(task.id).deferrals == 2
-
-
-@pytest.mark.parametrize(
-    ("signal", "state", "open_"),
-    [
-        (RateLimited(5), "waiting", False),
-        (RateLimited(5, "queue"), "ready", True),
-        (RateLimited(5, "task"), "delayed", True),
-    ],
-    ids=["group", "queue", "task"],
-)
-def test_raised_in_a_lease(q, probe, tasks, signal, state, open_):
-    """Raised in the body of `lease`, the signal does the same, and goes no further."""
-    with q.lease() as task:
-        raise signal
-    assert probe.state(task.id) == state
-    assert q.group("g").open is open_
-    assert q.get(task.id).deferrals == 1
 
 
 # The probe
@@ -207,20 +176,6 @@ def test_probe(q, clock, probe, scope, way):
 
 
 @pytest.mark.parametrize("scope", ["group", "queue"])
-def test_probe_that_meets_another(q, clock, tasks, scope):
-    """A probe that meets a 429 itself closes again, for its own time, and one probe is next."""
-    probe = first_after_429(q, clock, scope)
-    for seconds in (3, 4):
-        assert probe.payload == "g0"
-        q.rate_limited(probe, seconds, scope)
-        assert "g0" not in payloads(q)
-        probe = task_after(q, clock, seconds)
-    assert payloads(q) == []
-    q.ack(probe)
-    assert payloads(q)[0] == "g1"
-
-
-@pytest.mark.parametrize("scope", ["group", "queue"])
 def test_probe_whose_lease_is_lost(q, clock, scope):
     """A probe that came to nothing because its lease ran out is followed by another probe."""
     fill(q, 3)
@@ -231,38 +186,6 @@ def test_probe_whose_lease_is_lost(q, clock, scope):
     assert payloads(q) == []
     q.ack(probe)
     assert payloads(q) == [1, 2]
-
-
-def test_the_end_of_another_lease_is_no_probe(q, clock, tasks):
-    """What was popped before the closing, and ends while the probe runs, opens nothing."""
-    early = take(q)
-    probe = first_after_429(q, clock)
-    q.ack(early)
-    assert payloads(q) == ["free0", "free1"]
-    q.ack(probe)
-    assert payloads(q) == ["g2", "g3", "g4", "g5"]
-
-
-def test_an_early_delivery_that_meets_one_while_the_probe_runs(q, clock, tasks):
-    """A 429 of an early delivery closes again: no second probe beside the first, but one after."""
-    early = take(q)
-    probe = first_after_429(q, clock)
-    q.rate_limited(early, 5)
-    clock.advance(5)
-    assert payloads(q) == ["free0", "free1"]
-    q.ack(probe)
-    second = take(q)
-    assert second.payload == "g0"
-    assert payloads(q) == []
-    q.ack(second)
-    assert payloads(q) == ["g2", "g3", "g4", "g5"]
-
-
-def test_opened_by_hand(q, tasks):
-    """Opened by hand before its time, the group needs no probe."""
-    close(q)
-    q.delay_group("g", 0)
-    assert payloads(q) == ["g0", "g1", "g2", "g3", "g4", "g5", "free0", "free1"]
 
 
 @pytest.mark.parametrize("paused", [False, True])
@@ -299,12 +222,3 @@ def test_no_burst_after_opening(q, clock, scope):
     for i in range(1, 4):
         assert payloads(q) == []
         assert exactly_after(q, clock, 0.25) == [i]
-
-
-def test_the_bound_over_a_closing(q, clock):
-    """What was granted before a short closing still counts after it."""
-    q.set_limit(1, 100, burst=3, group="g", slack=0)
-    fill(q, 9)
-    tasks = [take(q) for _ in range(3)]
-    q.rate_limited(tasks[0], 5)
-    assert exactly_after(q, clock, 100) == [0]

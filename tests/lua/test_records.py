@@ -226,37 +226,6 @@ ENDS: list[Callable[[DPQ[Any], Any], object]] = [
 ]
 
 
-@pytest.mark.parametrize("more", [{}, {"key": "k"}], ids=["plain", "full"])
-@pytest.mark.parametrize("end", range(len(ENDS)))
-@pytest.mark.parametrize("size", SIZES)
-def test_nothing_is_left(q, probe, clock, size, end, more):
-    """However a task ends, neither its record nor its payload stays."""
-    q.push("x" * size, **more)
-    q.push("x" * size)
-    q.release(q.pop().task)
-    assert bool(probe.redis.hlen(probe.key("payload"))) == (size > 510)
-    ENDS[end](q, clock)
-    assert not {"meta", "payload", "keys", "ready", "dead"} & set(probe.stored())
-
-
-@pytest.mark.parametrize("on_duplicate", ["update", "rerun"])
-@pytest.mark.parametrize("running", [False, True])
-def test_a_payload_is_replaced(q, probe, on_duplicate, running):
-    """A short one by a long one and back: only the newest is there, in one place."""
-    task_id = q.push("first", key="k")
-    if running:
-        task = probe.pop()
-    for size in (*SIZES, *reversed(SIZES), 3):
-        q.push("y" * size, key="k", on_duplicate=on_duplicate)
-        assert probe.bodies() == {task_id: b'"' + b"y" * size + b'"'}
-        assert stands(probe, task_id) == ("f+" if size > 510 else "f")
-        assert q.get(task_id).payload == "y" * size
-    if running:
-        q.ack(task)
-    assert probe.drain() == ([] if running and on_duplicate == "update" else ["yyy"])
-    assert not {"meta", "payload", "keys"} & set(probe.stored())
-
-
 # Priorities and names
 
 
@@ -264,31 +233,6 @@ PRIORITIES = [
     *(0, 2**53 + 1, -(2**53) - 1, 2**63 - 1, -(2**63)),
     *(0.1, -1e300, 5e-324, -0.0, 2.0**70, Decimal("1.5")),
 ]
-
-
-@pytest.mark.parametrize("priority", PRIORITIES, ids=str)
-@pytest.mark.parametrize("group", ["g"])
-def test_priorities(q, probe, priority, group):
-    """Each is kept, through all that rewrites its record, and stands where it belongs."""
-    try:
-        task_id = q.push("x", priority=priority, group=group)
-    except (TypeError, ValueError):
-        assert isinstance(priority, bool | Decimal)
-        return
-    kept = q.get(task_id).priority
-    assert kept == priority
-    for _ in range(2):
-        task = probe.pop()
-        assert task.priority == kept
-        q.fail(task, "e", delay=0)
-        assert (q.get(task_id).priority, q.check()) == (kept, [])
-        q.update(task_id, priority=3)
-        assert q.get(task_id).priority == 3
-        q.update(task_id, priority=kept)
-        assert (q.get(task_id).priority, q.check()) == (kept, [])
-    q.push("above", priority=1.5e308, group=group)
-    q.push("below", priority=-1.5e308, group=group)
-    assert probe.drain() == ["above", "x", "below"]
 
 
 # A queue that keeps all payloads apart

@@ -3,13 +3,12 @@
 The clock begins at 2023-11-14 22:13:20 UTC.
 """
 
-import threading
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from kit.limits import take
 
-from dpq import DPQ, LeaseLostError
+from dpq import LeaseLostError
 
 START = datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
 LINE = "*/5 * * * * UTC"
@@ -89,16 +88,6 @@ def test_every_does_not_pile_up(q, clock, probe):
     assert due(q, task_id) == 100_020
 
 
-def test_place(q, clock, probe):
-    """A task that comes back stands behind its equals that were pushed meanwhile."""
-    q.push("recurring", every=10)
-    task = probe.pop()
-    q.push("other", delay=10)
-    q.ack(task)
-    at(clock, 10)
-    assert [task.payload for task in q.pop_many(2)] == ["other", "recurring"]
-
-
 @pytest.mark.parametrize("verb", ["ack", "fail"])
 def test_place_in_lifo(q, clock, probe, verb):
     """In a LIFO queue it stands before equals from before its return, and behind later ones."""
@@ -112,23 +101,6 @@ def test_place_in_lifo(q, clock, probe, verb):
     lifo.push("after that")
     payloads = [task.payload for task in lifo.pop_many(4)]
     assert payloads == ["after that", "after", "recurring", "before"]
-
-
-def test_old_token(q, clock, probe):
-    """After its ack a delivery is over: nothing more can be done with it; a retry is harmless."""
-    q.push("x", every=60)
-    task = probe.pop()
-    q.ack(task)
-    before = probe.stored()
-    assert q.ack(task) is False
-    for verb in (q.fail, q.release):
-        with pytest.raises(LeaseLostError):
-            verb(task)
-    assert probe.stored() == before
-    second = pop_at(q, clock, 60)
-    with pytest.raises(LeaseLostError):
-        q.ack(task)
-    assert q.ack(second) is True
 
 
 # cron
@@ -205,39 +177,6 @@ def test_dead(q, clock, probe):
     assert due(q, task_id) == 1020
 
 
-@pytest.mark.parametrize("how", [{"every": 100}, {"cron": "*/5 * * * *"}])
-def test_expires(q, clock, probe, how):
-    """`expires_in` counts from each time the task is due; a run not started by then is dead."""
-    task_id = q.push("x", expires_in=50, **how)
-    if "cron" in how:
-        at(clock, 149)
-    run(q)
-    following = due(q, task_id)
-    run_at(q, clock, following + 49)
-    following = due(q, task_id)
-    at(clock, following + 50)
-    assert q.pop().task is None
-    assert q.get(task_id).reason == "expired"
-    q.dead.replay()
-    run(q)
-    assert due(q, task_id) > following
-
-
-@pytest.mark.parametrize("verb", ["release", "set_visibility", "rate_limited", "fail"])
-def test_given_back(q, clock, probe, verb):
-    """What brings a run back later does not move the schedule."""
-    task_id = q.push("x", every=60, group="g")
-    task = probe.pop()
-    if verb == "fail":
-        q.fail(task, "e", delay=30)
-    else:
-        getattr(q, verb)(task, 30)
-    again = pop_at(q, clock, 30)
-    assert (again.id, again.scheduled_at) == (task_id, START)
-    q.ack(again)
-    assert due(q, task_id) == 60
-
-
 # Keys
 
 
@@ -253,37 +192,6 @@ def test_another_schedule(q, clock, probe):
     q.push("z", every=50, delay=9, key="k", on_duplicate="update")
     assert (due(q, task_id), q.get(task_id).cron) == (10, None)
     assert run_at(q, clock, 10).payload == "z"
-    assert due(q, task_id) == 60
-
-
-@pytest.mark.parametrize("how", [{"every": 60}, {"cron": "*/5 * * * *"}])
-def test_the_same_schedule_again(q, clock, probe, how):
-    """An update that names the same schedule, and no delay, changes the payload and no time."""
-    task_id = q.push("x", **how, key="k")
-    run_at(q, clock, 120)
-    following = due(q, task_id)
-    at(clock, 130)
-    q.push("y", 4, **how, key="k", on_duplicate="update")
-    assert due(q, task_id) == following
-    at(clock, 1000)
-    q.promote()
-    q.push("z", 5, **how, key="k", on_duplicate="update")  # it is overdue, and stays so
-    task = run(q)
-    assert (task.payload, task.priority) == ("z", 5)
-
-
-@pytest.mark.parametrize("delay", [0, 25])
-def test_rerun(q, clock, probe, delay):
-    """`rerun` of a running task runs it once more after its ack; then its schedule goes on."""
-    task_id = q.push("x", every=60, key="k")
-    task = probe.pop()
-    at(clock, 10)
-    q.push("y", key="k", delay=delay, on_duplicate="rerun")
-    q.ack(task)
-    task = pop_at(q, clock, 10 + delay)
-    assert (task.payload, task.every) == ("y", 60)
-    assert task.scheduled_at == START + timedelta(seconds=10 + delay)
-    q.ack(task)
     assert due(q, task_id) == 60
 
 
@@ -306,44 +214,3 @@ def test_update_moves_the_next_run(q, clock, probe, by):
 
 
 # Never twice
-
-
-@pytest.mark.parametrize("how", [{"every": 0.02}])
-def test_no_run_is_taken_twice(server, redis, queue_name, how):
-    """Eight consumers and a scheduler never begin a run twice, and never two runs at once."""
-    queues = [DPQ(redis, queue_name) for _ in range(9)]
-    queues[0].push("x", **how)
-    times, busy, wanted = [], threading.Lock(), 40 if "every" in how else 3
-    overlaps = []
-
-    def consume(queue):
-        while len(times) < wanted:
-            with queue.lease(timeout=0.5) as task:
-                if task is None:
-                    continue
-                if not busy.acquire(blocking=False):
-                    overlaps.append(task)
-                    continue
-                times.append(task.scheduled_at)
-                busy.release()
-
-    def upkeep(queue):
-        while len(times) < wanted:
-            queue.promote()
-
-    threads = [threading.Thread(target=consume, args=(each,)) for each in queues[:8]]
-    threads.append(threading.Thread(target=upkeep, args=(queues[8],)))
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(timeout=60)
-        assert not thread.is_alive()
-    assert overlaps == []
-    assert len(times) >= wanted
-    assert times == sorted(set(times))
-    period = timedelta(seconds=how.get("every", 1))
-    assert all((one - times[0]) % period == timedelta(0) for one in times)
-    assert queues[0].check() == []
-    assert queues[0].size() == 1
-    for queue in queues:
-        queue.close()

@@ -2,8 +2,6 @@
 
 import pytest
 
-from dpq import LeaseLostError
-
 
 def bury(q, clock, *payloads, **options):
     """Dead tasks with these payloads, the first the longest dead: their ids."""
@@ -28,19 +26,6 @@ def test_all(q, clock, probe):
     assert (q.stats().replayed, q.stats().dead) == (3, 0)
 
 
-def test_attempts_start_anew(q, clock, probe):
-    """A task whose attempts were spent has all of them again, and remembers its last error."""
-    task_id = q.push("x", max_attempts=2)
-    for _ in range(2):
-        q.fail(probe.pop(), "broken", delay=0)
-    q.dead.replay(task_id)
-    for attempt in (1, 2):
-        task = probe.pop()
-        assert (task.attempt, task.last_error) == (attempt, "broken")
-        q.fail(task, "broken", delay=0)
-    assert q.get(task_id).attempts == 2
-
-
 @pytest.mark.many_calls
 def test_chosen(q):
     """Letters are chosen by reason, group and condition, over more than one page."""
@@ -61,22 +46,6 @@ def test_rate(q, clock, probe, rate):
     assert [task.id for task in q.peek()] == ids[:1]
     dues = [task.visible_until.timestamp() * 1000 - clock.ms for task in q.peek(9, "delayed")]
     assert dues == [int((i + 1) * 1000 / rate) for i in range(4)]
-
-
-@pytest.mark.parametrize("verb", ["bury", "fail"])
-def test_settled_stays_settled(q, probe, verb):
-    """Of the delivery that ended in death the same verb again changes nothing after a replay."""
-    q.push("x", max_attempts=1)
-    task = probe.pop()
-    getattr(q, verb)(task, "r")
-    q.dead.replay()
-    before = probe.stored()
-    getattr(q, verb)(task, "r")
-    for other in (q.release, q.set_visibility, q.extend):
-        with pytest.raises(LeaseLostError):
-            other(task, 1)
-    assert probe.stored() == before
-    assert q.ack(task) is True  # the work was done all the same
 
 
 def by_hand(q):

@@ -82,16 +82,6 @@ def test_a_cap_of_number(q, probe, capped):
     assert probe.redis.hlen(probe.key("results")) == 9 * FIELDS + 1
 
 
-def test_a_cap_of_bytes(q, probe, capped):
-    """Over the cap of bytes the oldest go, also many at once for one long result."""
-    for i in range(9):
-        q.push(i)
-        capped(probe.pop(), f"60000 {i}\n")
-    q.push("x")
-    capped(probe.pop(), f'60000 "{"x" * 93}"\n')
-    assert values_of(q) == [4, 5, 6, 7, 8, "x" * 93]
-
-
 def test_many(q, probe):
     """Of several tasks each has its own result, or none; those that are not finished have none."""
     for i in range(5):
@@ -173,17 +163,6 @@ def test_a_server_that_has_lost_its_newest_writes(q, clock, probe, more, back):
         after = page[-1].id
         read += [result.value for result in page]
     assert read == [*range(5), *(f"new {i}" for i in range(more))]
-
-
-def test_purge_removes_all(q, probe):
-    """A purge of all tasks takes results and progress along; a purge of one state does not."""
-    finish(q, probe, 1)
-    q.push("x")
-    q.progress(probe.pop(), 1)
-    q.purge("ready")
-    assert values_of(q) == [1]
-    q.purge()
-    assert not {"results", "progress"} & probe.stored().keys()
 
 
 # Progress

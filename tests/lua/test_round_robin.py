@@ -25,12 +25,6 @@ def test_in_turn(fair, probe, one_by_one):
     assert (probe.drain() if one_by_one else payloads(fair)) == expected
 
 
-def test_by_default_in_the_order_of_the_tasks(q, probe):
-    """Without it the order among groups is that of all tasks."""
-    fill(q, {"a": 3, "b": 2})
-    assert probe.drain() == ["a0", "a1", "a2", "b0", "b1"]
-
-
 def test_a_newcomer(fair, probe):
     """A group that comes later has its turn after those that wait, not after their backlog."""
     fill(fair, {"a": 50, "b": 50})
@@ -47,13 +41,6 @@ def test_priorities_come_first(fair, probe):
     assert probe.drain() == ["a0", "d0", "a1", "d1", "a2", "b0", "c0", "b1", "c1"]
 
 
-def test_order_inside_a_group(fair, probe):
-    """Inside a group the order is as ever: priority, then first in, first out."""
-    for i, priority in enumerate([0, 2, 1, 2, 0]):
-        fair.push(i, priority=priority, group="a")
-    assert probe.drain() == [1, 3, 2, 0, 4]
-
-
 def test_tasks_without_a_group(fair, probe):
     """A task without a group stands where its push came, between the turns of groups."""
     fill(fair, {"a": 3})
@@ -61,41 +48,6 @@ def test_tasks_without_a_group(fair, probe):
     fill(fair, {"b": 2})
     fair.push("two")
     assert probe.drain() == ["a0", "one", "b0", "two", "a1", "b1", "a2"]
-
-
-def test_a_better_head_keeps_the_turn(fair, probe):
-    """When a better task replaces a group's head, and goes, the group has been served.
-
-    In its priority it comes with the turn that the old head had.
-    """
-    fill(fair, {"a": 2, "b": 2, "c": 1})
-    fair.push("a better", priority=1, group="a")
-    fair.push("c better", priority=1, group="c")
-    assert payloads(fair, 2) == ["a better", "c better"]
-    assert payloads(fair) == ["b0", "a0", "c0", "b1", "a1"]
-
-
-def test_a_spent_group_goes_to_the_end(fair, clock):
-    """So does one that its limit has closed."""
-    fair.set_limit(1, 1, group="a")
-    fill(fair, {"a": 3, "b": 4})
-    assert payloads(fair, 2) == ["a0", "b0"]
-    clock.advance(1)
-    assert payloads(fair, 2) == ["b1", "a1"]
-    clock.advance(1)
-    assert payloads(fair) == ["b2", "a2", "b3"]
-
-
-def test_the_queues_limit_keeps_the_turns(fair, clock):
-    """Whom the queue's limit puts back keeps its turn."""
-    fair.set_limit(1, 1)
-    fill(fair, {"a": 2, "b": 2})
-    order = []
-    for _ in range(4):
-        order += payloads(fair)
-        assert payloads(fair) == []
-        clock.advance(1)
-    assert order == ["a0", "b0", "a1", "b1"]
 
 
 def test_named_late(q, clock, probe):

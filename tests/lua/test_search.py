@@ -42,15 +42,6 @@ def test_search_is_peek(q, probe, state):
     assert probe.stored() == before
 
 
-def test_search_looks_at_so_many(q, probe):
-    """It ends after `look` tasks, and says how many are left behind them."""
-    q.push_many([Push(f"word {n}") for n in range(250)])
-    head, ids = search(probe, text="word 249", look=120)
-    assert (head[:3], ids) == ([0, 120, 130], [])
-    head, ids = search(probe, text="word 249", look=200, score=head[3], member=head[4])
-    assert head[:3] == [1, 130, 0]
-
-
 def test_search_by_group(q, probe):
     """In waiting it looks at the tasks of the group only; names that begin alike are others."""
     q.push_many([Push(n, group=g) for n in range(5) for g in ("a", "ab", "a.b", "b")])
@@ -79,19 +70,6 @@ def test_search_by_text(q, probe):
     assert set(search(probe, text="needle", blind=1)[1]) == {keyed, grouped, failed}
     for text in ('"word"', "\n", '\n{"word":"needle"'):
         assert search(probe, text=text, blind=1)[1] == []
-
-
-def test_dead_kinds_page_by_page(q, probe, clock):
-    """It looks at so many from a rank on, and names the newest of each kind."""
-    ids = []
-    for n in range(7):
-        ids.append(q.push(n))
-        clock.advance(1)
-        q.bury(q.pop().task, "no")
-    looked, left, reason, _, count, newest, died = probe.call("dead_kinds", 2, 3)
-    assert (looked, left, reason, count, newest.decode()) == (3, 2, b"no", 3, ids[4])
-    assert float(died) == q.get(ids[4]).died_at.timestamp() * 1000
-    assert probe.call("dead_kinds", 7, 3) == [0, 0]
 
 
 def test_find_groups(q, probe):
@@ -160,18 +138,3 @@ def test_survey_counts_closings_while_they_last(q, probe, clock):
         assert values[3] == (str(now + 1000 * (passed + 1)) if left else "")
         assert (values[11], values[12]) == (str(left), str(9 - left))
         assert held[2::2] == [f"g{n}" for n in range(passed, min(passed + 8, 9))]
-
-
-def test_survey_knows_when_a_consumer_asked(q, probe, clock):
-    """The last pop is known to 5 s, also one that found nothing."""
-    q.push("x")
-    assert survey(probe, clock())[0][13] == "0"
-    q.pop()
-    asked = clock()
-    assert survey(probe, asked)[0][13] == str(asked)
-    clock.advance(4.9)
-    q.pop()
-    assert int(survey(probe, clock())[0][13]) in (asked, clock())
-    clock.advance(5)
-    q.pop()
-    assert survey(probe, clock())[0][13] == str(clock())

@@ -46,25 +46,6 @@ def test_clear(q, clock, probe, scope):
     assert b"queue_rules" not in probe.stored()["conf"]
 
 
-def test_clear_a_groups_own(q, clock):
-    """A group whose own limit is cleared has the default's again, and what it was granted counts.
-
-    The other groups keep theirs.
-    """
-    q.set_limit(1, 10, group="*")
-    q.set_limit(1, 10, burst=2, group="g")
-    fill(q, 5)
-    fill(q, 2, group="h")
-    assert payloads(q) == [0, 1, 0]
-    q.clear_limit("g")
-    clock.advance(10)
-    assert payloads(q) == [1]
-    clock.advance(10)
-    assert payloads(q) == [2]
-    clock.advance(10)
-    assert payloads(q) == [3]
-
-
 # For whom, and from when
 
 
@@ -81,62 +62,6 @@ def test_said_again(q, clock, scope):
     assert payloads(q) == []
     clock.advance(0.001)
     assert payloads(q) == [2]
-
-
-HOUR = RateLimit(100, 3600, burst=100)
-
-CHANGES = {
-    "a tighter one holds from the next unit on": (
-        RateLimit(10, 1),
-        {"rate": RateLimit(1, 10)},
-        [(0.1, [1]), (9.999, []), (0.001, [2])],
-    ),
-    "a larger burst may be used at once, less what was granted": (
-        RateLimit(1, 10),
-        {"rate": RateLimit(1, 10, burst=3)},
-        [(0, [1, 2]), (10, [3])],
-    ),
-    "a looser one waits no longer than for a window and a unit": (
-        RateLimit(1, 600),
-        {"rate": RateLimit(10, 600)},
-        [(0, []), (660, [1]), (60, [2])],
-    ),
-    "a window of another length begins with its whole burst": (
-        RateLimit(1, 3600),
-        {"rate": RateLimit(10, 1, burst=2)},
-        [(0, [1, 2]), (0.1, [3])],
-    ),
-    "so does a longer one beside the old one": (
-        RateLimit(1, 1),
-        {"rate": [RateLimit(1, 1), RateLimit(2, 1000, burst=2)]},
-        [(1, [1]), (1, [2]), (1, [])],
-    ),
-    "a window that stays keeps what it has granted beside a shorter one": (
-        HOUR,
-        {"rate": [RateLimit(50, 1, burst=50), HOUR]},
-        [(0, []), (36, [100])],
-    ),
-    "a rate is gone when only a concurrency is said": (
-        RateLimit(1, 1000),
-        {"concurrency": 3},
-        [(0, [1, 2]), (0, [])],
-    ),
-}
-"""The window before, the limit that takes their place, and what may run so many seconds on."""
-
-
-@pytest.mark.parametrize("scope", ["g"])
-@pytest.mark.parametrize("change", CHANGES)
-def test_replaced(q, clock, scope, change):
-    """A limit takes the place of the whole one before; what that has granted counts."""
-    before, after, follows = CHANGES[change]
-    q.set_limit(before, group=scope)
-    fill(q, before.burst + 9)
-    assert payloads(q) == list(range(before.burst))
-    q.set_limit(**after, group=scope)
-    for seconds, run in follows:
-        clock.advance(seconds)
-        assert payloads(q) == run
 
 
 # Groups that are closed already, and heads that are ready
@@ -292,35 +217,6 @@ def test_what_was_learned_is_forgotten(q, clock, scope):
     assert state().granted[0] == 2
     take(q)
     assert state().units_left[1] == 900
-
-
-def test_a_reset_keeps_closings_and_leases(q, clock):
-    """They are no units: whoever opens a group says so."""
-    q.set_limit(10, 1, group="g", concurrency=2)
-    fill(q, 9)
-    assert payloads(q) == [0]
-    q.delay_group("g", 60)
-    reset(q, "g", 10, 1, concurrency=2)
-    assert payloads(q) == []
-    q.delay_group("g", 0)
-    assert payloads(q) == [1]
-    clock.advance(1)
-    assert payloads(q) == []  # two are out
-
-
-def test_what_was_spent_before_a_reset_gives_nothing_back(q, clock):
-    """Its units count no more, so there is nothing to give back."""
-    for limit in (RateLimit(9, 60, 9, unit="t"), RateLimit(9, 60, unit="t", moving=True)):
-        q.set_limit([limit], group="g")
-        q.push("before", group="g", cost={"t": 9})
-        before = take(q)
-        reset(q, "g", [limit])
-        q.push("after", group="g", cost={"t": 9})
-        assert take(q).payload == "after"
-        q.ack(before, cost={"t": 0})
-        q.push("late", group="g", cost={"t": 9})
-        assert payloads(q) == []
-        q.purge()
 
 
 @pytest.mark.parametrize("field", ["queue", "group:g", "groups"])

@@ -38,23 +38,6 @@ def text(value: bytes | str) -> str:
     return value if isinstance(value, str) else value.decode()
 
 
-@pytest.mark.parametrize("one_by_one", [True, False])
-def test_costs_of_one_and_ten(fair, one_by_one):
-    """Two groups spend the same: one task of 10 units for ten of 1 unit."""
-    fill(fair, "a", 20, 10)
-    fill(fair, "b", 100, 1)
-    assert order(fair, 44, one_by_one) == ("a" + "b" * 10) * 4
-    assert fair.check() == []
-
-
-def test_requests(q, clock):
-    """Without the name of a unit, requests count; a task that costs none counts as one."""
-    fair: DPQ[Any] = DPQ(q.redis, q.queue_name, fairness="units", clock=clock)
-    fair.push_many(Push(n, group="a", cost=3) for n in range(3))
-    fair.push_many(Push(n, group="b", cost={"": 0, "tokens": 9}) for n in range(6))
-    assert order(fair, 9) == "abbb" * 2 + "a"
-
-
 @pytest.mark.parametrize("seed", range(2))
 def test_shares(fair, clock, seed):
     """Of any two groups that both have tasks, each gets its weight's share, within one task of
@@ -88,15 +71,6 @@ def test_shares(fair, clock, seed):
     assert fair.check() == []
 
 
-def test_a_group_that_comes_late(fair):
-    """It begins where the others are: what it did not spend is no credit."""
-    fill(fair, "a", 30, 10)
-    fill(fair, "b", 30, 10)
-    assert order(fair, 20) == "ab" * 10
-    fill(fair, "c", 20, 5)
-    assert Counter(order(fair, 16)) == {"a": 4, "b": 4, "c": 8}
-
-
 @pytest.mark.parametrize("kept", [True, False])
 def test_a_group_that_was_idle(fair, probe, kept):
     """It has neither the credit of the time in which it had no task, nor its old debt; whether
@@ -111,51 +85,6 @@ def test_a_group_that_was_idle(fair, probe, kept):
     assert Counter(order(fair, 6)) == {"a": 3, "b": 3}
 
 
-def test_costs_that_were_wrong(fair):
-    """What tasks have spent is shared, not what was said: within one task of each group, if each
-    reports before the next pop.
-    """
-    fill(fair, "a", 99, 1)  # each spends 20
-    fill(fair, "b", 300, 10)
-    fill(fair, "c", 99, 100)  # each spends 5
-    spent = Counter[str]()
-    true = {"a": 20, "b": 10, "c": 5}
-    while min(spent[group] for group in "abc") < 400:
-        task = take(fair)
-        cost = true[str(task.group)]
-        fair.ack(task, {"tokens": cost})
-        spent[str(task.group)] += cost
-        assert max(spent.values()) - min(spent[group] for group in "abc") <= 20 + 20
-    assert fair.check() == []
-
-
-@pytest.mark.parametrize("how", ["ack", "spent", "fail", "release", "rate_limited"])
-def test_spent_more(fair, how):
-    """What is reported at any end of a delivery counts, once, however often it is reported."""
-    fill(fair, "a", 3, 1)
-    fill(fair, "b", 99, 1)
-    task = take(fair)
-    cost = {"tokens": 31}
-    for _ in range(2):
-        if how == "spent":
-            fair.spent(task, cost)
-        elif how == "rate_limited":
-            fair.rate_limited(task, 9, scope="task", cost=cost)
-        else:
-            getattr(fair, how)(task, cost=cost, **({"delay": 9} if how != "ack" else {}))
-    assert order(fair, 33).index("a") == 31
-    assert fair.check() == []
-
-
-def test_weights(fair):
-    """A group of weight 3 spends three units where others spend one."""
-    fair.set_limit(group="a", weight=3)
-    fill(fair, "a", 99, 10)
-    fill(fair, "b", 99, 10)
-    assert Counter(order(fair, 40)) == {"a": 30, "b": 10}
-    assert fair.check() == []
-
-
 def test_priorities_come_first(fair):
     """A higher priority comes before all turns, and what it spends counts as one task below."""
     fill(fair, "a", 5, 10)
@@ -165,55 +94,6 @@ def test_priorities_come_first(fair):
     served = order(fair, 8)
     assert served[0] == "b"
     assert served.count("a") in (3, 4)
-
-
-def test_tasks_without_a_group(fair):
-    """They come before all groups of their priority, first in, first out; groups keep turns."""
-    fill(fair, "a", 4, 10)
-    fill(fair, "b", 4, 10)
-    assert order(fair, 2) == "ab"
-    fill(fair, None, 3, 10)
-    fair.push("plain")
-    fill(fair, "c", 2, 10)
-    served = order(fair, 20)
-    assert served[:4] == "----"
-    assert sorted(served[4:7]) == sorted(served[7:10]) == ["a", "b", "c"]
-
-
-@pytest.mark.parametrize("count", [3, 30])
-def test_newcomers_behind_tasks_without_a_group(fair, count):
-    """A newcomer finds the first head behind any number of other tasks, and none of another
-    priority.
-    """
-    fill(fair, "a", 20, 10)
-    fill(fair, "worse", 20, 10, priority=-1)
-    assert order(fair, 10) == "a" * 10
-    fill(fair, None, count, 1)
-    fill(fair, None, count // 2, 1, priority=1)
-    fill(fair, "b", 10, 10)
-    assert Counter(order(fair, count + count // 2 + 10)) == {
-        "-": count + count // 2,
-        "a": 5,
-        "b": 5,
-    }
-
-
-def test_take_one_by_its_id(fair):
-    """A task that is taken out of turn is charged, too, and its group moves back."""
-    fill(fair, "a", 1, 1)
-    wanted = fair.push("wanted", group="a", cost={"tokens": 50})
-    fill(fair, "b", 99, 10)
-    assert fair.pop(id=wanted).task.payload == "wanted"
-    assert order(fair, 6) == "bbbbba"
-    assert fair.check() == []
-
-
-def test_a_lost_reply_is_charged_once_more(fair):
-    """A pop whose reply is lost has leased a task, so its group has spent that."""
-    fill(fair, "a", 9, 10)
-    fill(fair, "b", 9, 10)
-    take(fair)  # nobody holds it
-    assert order(fair, 3) == "bab"
 
 
 def test_nothing_stays_behind(fair):

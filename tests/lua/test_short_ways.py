@@ -154,24 +154,6 @@ def test_unpushed(plain, clock, probe, reason):
     assert probe.stored() == before
 
 
-def test_what_stands_behind(plain, clock, probe):
-    """Tasks before one that is not plain come; it stays where it was, and those behind it."""
-    plain.push("k", priority=6, key="k")
-    reply, _ = taken(probe, clock, "pop_plain", 40)
-    assert len(reply[1::2]) == 4  # the fifth of priority 6 was taken at first
-    assert plain.peek(1)[0].payload == "k"
-    assert [task.payload for task in plain.pop_many(2)] == ["k", 5]
-
-
-def test_pop_many_goes_on_behind_it(plain):
-    """A caller gets all in one call, in their order, also where some are not plain."""
-    plain.push("k", priority=6, key="k")
-    assert plain.pop().task.payload == 13  # from here on the short way is expected
-    came = [task.payload for task in plain.pop_many(39)]
-    assert came[:5] == [20, 27, 34, "k", 5]
-    assert len(came) == 39
-
-
 def test_ack_refuses(plain, probe, clock):
     """What ack_plain does not know is left to ack, and nothing has changed."""
     tasks = plain.pop_many(3)
@@ -184,22 +166,3 @@ def test_ack_refuses(plain, probe, clock):
     assert probe.stored() == before
     assert probe.call("ack_plain", clock(), tasks[0].id, tasks[0].token) == []
     assert plain.ack(tasks[0]) is False
-
-
-@pytest.mark.parametrize("shut_until", [None, "9e12"])
-def test_groups_as_push(q, clock, probe, redis, shut_until):
-    """It stores tasks of groups as push does: heads, better ones, those of closed groups."""
-    q.push_many([Push("a", group="a", priority=2), Push("b", group="b"), Push("s", group="shut")])
-    q.delay_group("shut", 99)
-    if shut_until:
-        redis.hset(probe.key("conf"), "shut_until", shut_until)
-    tasks = ["x", "-3", " 3\ta\n1", "y", "-1", " 1\ta\n2", "z", "-9", " 9\tshut\n3", *PUSHED]
-    kept = {part: redis.dump(probe.key(part)) for part in probe.stored()}
-    found = []
-    for name in ("push", "push_plain"):
-        redis.delete(*map(probe.key, probe.stored()))
-        for part, dump in kept.items():
-            redis.restore(probe.key(part), 0, dump)
-        found.append((probe.call(name, clock(), *tasks), probe.stored()))
-    assert found[0] == found[1]
-    assert found[0][0] == [0]

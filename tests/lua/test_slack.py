@@ -76,14 +76,6 @@ def test_it_is_forgotten_slowly(q, clock, fill):
     assert interval(q, clock) == 0.1
 
 
-def test_it_stays_when_the_limit_is_said_again(q, clock, fill, probe):
-    """Each process says its limit at its start: what was learned stays."""
-    q.set_limit(10, 1, group="g")
-    refuse(q, clock)
-    q.set_limit(10, 1, group="g")
-    assert learned(q) == 0.05
-
-
 # What teaches nothing
 
 
@@ -99,40 +91,4 @@ def test_a_probe(q, clock, fill):
     assert learned(q) == 0.1
 
 
-@pytest.mark.many_calls
-def test_the_bound_holds_meanwhile(q, clock, fill):
-    """Whatever is learned and forgotten: never more than the rate in any window."""
-    q.set_limit(10, 1, group="g")
-    granted = []
-    for step in range(3000):
-        if task := take(q):
-            granted.append(clock())
-            if step % 700 == 600:
-                q.rate_limited(task, 0.2)
-            else:
-                q.ack(task)
-                q.push("more", group="g")
-        clock.advance(0.01)
-    assert len(granted) > 200
-    assert all(later - first >= 1000 for first, later in zip(granted, granted[10:], strict=False))
-
-
 # What is stored
-
-
-@pytest.mark.damaged
-@pytest.mark.parametrize("text", ["0:9e99:1", "0:99999999999999999999:99999999999999", "0:1.2.3:."])
-def test_damaged(q, clock, fill, probe, text):
-    """A slack that nobody has learned holds no queue up for more than a second a window.
-
-    What cannot be read at all counts as a window that is spent.
-    """
-    q.set_limit(10, 1, group="g")
-    q.ack(take(q))
-    probe.redis.hset(probe.key("gates"), "g", f"- {text} 1000:{clock()} ")
-    clock.advance(2)
-    took = take(q) is not None
-    clock.advance(1)
-    assert took or take(q) is not None
-    clock.advance(1)
-    assert take(q) is not None

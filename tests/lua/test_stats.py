@@ -21,21 +21,6 @@ def test_states(q, probe):
     assert len(q) == q.size() == 10
 
 
-def test_followers_and_seen_keys(q, clock, probe):
-    """Of the delayed tasks, those that wait for others; and the keys that an ack has left."""
-    first = q.push("first", key="k", unique_for=60)
-    follower = q.push("follower", after=[first])
-    q.push("delayed", delay=100)
-    assert (q.stats().delayed, q.stats().following, q.stats().seen_keys) == (2, 1, 0)
-    q.ack(probe.pop())
-    q.promote()
-    assert (q.stats().delayed, q.stats().following, q.stats().seen_keys) == (1, 0, 1)
-    assert probe.pop().id == follower
-    clock.advance(61)
-    q.promote()
-    assert q.stats().seen_keys == 0
-
-
 def test_totals(q, clock, probe):
     """Each total counts its own event."""
     for i in range(8):

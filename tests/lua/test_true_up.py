@@ -9,7 +9,7 @@ import pytest
 from kit.limits import LONG, SCOPES, payloads
 from kit.refunds import Window
 
-from dpq import DPQ, LeaseLostError, RateLimit, Task
+from dpq import DPQ, RateLimit, Task
 from dpq.script.keys import key_of
 
 TOKENS = RateLimit(6000, 60, burst=1000, unit="tokens", slack=0)
@@ -118,24 +118,6 @@ def test_once_for_each_unit_and_delivery(q: DPQ[Any], clock: Any) -> None:
     assert q.ack(task, cost={"tokens": 0}) is False
     assert q.group("g").units_left == (21, 400)
     assert q.check() == []
-
-
-def test_another_delivery_is_refused(q: DPQ[Any], clock: Any) -> None:
-    """A stale token changes nothing, and says so."""
-    q.set_limit([TOKENS], group="g")
-    q.push("a", group="g", cost={"tokens": 500})
-    task = q.pop(visibility=1).task
-    clock.advance(2)
-    again = q.pop(visibility=LONG).task
-    before = left(q, "g")
-    for end in ("spent", "ack", "ack_many", "fail", "release", "bury", "rate_limited"):
-        with pytest.raises(LeaseLostError):
-            ENDS[end](q, task, 0)
-    assert left(q, "g") == before
-    q.fail(again)
-    with pytest.raises(LeaseLostError):
-        q.spent(again, tokens=0)
-    assert left(q, "g") == before
 
 
 def test_a_lease_that_ran_out_gives_nothing_back(q: DPQ[Any], clock: Any) -> None:
@@ -288,26 +270,3 @@ def grain_up(ms: Fraction) -> Fraction:
 
 def grain_down(ms: Fraction) -> Fraction:
     return Fraction(floor(ms * 4096), 4096)
-
-
-def test_one_named_twice_is_given_back_once(q: DPQ[Any]) -> None:
-    """In one call of ack_many."""
-    q.set_limit([TOKENS], group="g")
-    for n in range(3):
-        q.push(n, group="g", cost={"tokens": 300})
-    tasks = q.pop_many(3, visibility=LONG)
-    q.ack_many([tasks[0], tasks[0], tasks[1]], [{"tokens": 200}, {"tokens": 200}, None])
-    assert left(q, "g") == 200
-
-
-@pytest.mark.parametrize("scope", [*SCOPES, MEMBER])
-def test_a_batch_gives_back_all_of_it(q: DPQ[Any], scope: str | None) -> None:
-    """However many tasks were taken at once, and in whatever order they tell what they spent."""
-    limit(q, scope)
-    for n in range(30):
-        q.push(n, group="g", cost={"tokens": 30})
-    tasks = q.pop_many(30, visibility=LONG)
-    assert left(q, scope) == 100
-    random.Random(1).shuffle(tasks)
-    q.ack_many(tasks, [{"tokens": n} for n in range(30)])
-    assert left(q, scope) == 1000 - sum(range(30))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dpq import DPQ, ConfigurationError, TaskNotFoundError
+from dpq import ConfigurationError, TaskNotFoundError
 
 
 def test_priority_when_ready(q, probe):
@@ -12,15 +12,6 @@ def test_priority_when_ready(q, probe):
     first = q.peek(state="ready")[-1]
     q.update(first.id, priority=2)
     assert probe.drain() == [0, 2, 1]
-
-
-@pytest.mark.parametrize("priority", [2**53 + 1, -(2**63), 0.1, -1e300, 7])
-def test_any_priority(q, probe, priority):
-    """The new priority is kept exactly, with its type."""
-    task_id = q.push("x")
-    q.update(task_id, priority=priority)
-    task = probe.pop()
-    assert (task.priority, type(task.priority)) == (priority, type(priority))
 
 
 def test_priority_when_running(q, clock, probe):
@@ -61,18 +52,6 @@ def test_delay(q, clock, probe, state):
     assert probe.woken() is (state != "waiting")
 
 
-def test_heads(q, probe):
-    """In a group the head is the best one after every change."""
-    ids = [q.push(i, priority=-i, group="g") for i in range(3)]
-    q.update(ids[2], priority=5)
-    assert [task.payload for task in q.peek()] == [2]
-    q.update(ids[2], priority=-9)
-    assert [task.payload for task in q.peek()] == [0]
-    q.update(ids[0], delay=60)
-    assert [task.payload for task in q.peek()] == [1]
-    assert probe.drain() == [1, 2]
-
-
 @pytest.mark.parametrize("way", ["unknown", "dead", "acked", "cancelled"])
 def test_not_found(q, probe, way):
     """What is not live is not found, and nothing changes."""
@@ -91,17 +70,3 @@ def test_not_found(q, probe, way):
         with pytest.raises(TaskNotFoundError):
             q.update(task_id, **change)
     assert probe.stored() == before
-
-
-def test_aging(q, clock, probe):
-    """Neither a new priority nor a new delay of a task that was due takes its age away."""
-    queue = DPQ(q.redis, q.queue_name, aging=1, clock=clock)
-    old = queue.push("old")
-    clock.advance(10)
-    queue.push("new", priority=9)
-    queue.update(old, priority=5)
-    queue.update(old, priority=0)
-    assert [task.payload for task in queue.peek()] == ["old", "new"]
-    queue.update(old, delay=5)
-    clock.advance(5)
-    assert probe.drain() == ["old", "new"]

@@ -113,17 +113,6 @@ def test_a_429_and_its_probe(q, clock, scope):
     assert state_of(q, where).open
 
 
-def test_by_hand(q, clock):
-    """Closed by hand, with tasks or without: named among the groups until it opens."""
-    q.delay_group("g", 60)
-    fill(q, 2)
-    [state] = q.groups()
-    assert (state.group, state.open, state.reason) == ("g", False, "closed by hand")
-    assert (state.opens_at, state.waiting) == (moment(clock.ms + 60_000), 2)
-    q.delay_group("g", 0)
-    assert q.groups() == []
-
-
 def test_waiting_and_in_flight(q, clock):
     """Counted are due tasks that have not begun, and leases: of the queue all, of a group its own.
 
@@ -141,33 +130,3 @@ def test_waiting_and_in_flight(q, clock):
     assert counts == {None: (5, 3), "g": (2, 2)}
     q.delay_group("g", 60)
     assert (q.group("g").waiting, q.group("h").waiting) == (2, 2)
-
-
-@pytest.mark.many_calls
-def test_hundreds(q, clock):
-    """All groups with limits and all closed ones are named once, on however many pages."""
-    for i in range(230):
-        q.set_limit(1, 10, group=f"limit {i:03}")
-    for i in range(230):
-        q.delay_group(f"closed {i:03}", 60)
-    limits = q.limits()
-    assert [state.group for state in limits[1:]] == [f"limit {i:03}" for i in range(230)]
-    assert [state.group for state in q.groups()] == [
-        *(f"closed {i:03}" for i in range(230)),
-        *(f"limit {i:03}" for i in range(230)),
-    ]
-
-
-def test_changes_nothing(q, clock, probe):
-    """Looking leaves everything as it was, the probe's turn and ended closings included."""
-    q.set_limit(1, 10, burst=2, group="g", concurrency=1, adaptive=Adaptive(1, 5))
-    q.set_limit(1, 10, concurrency=1)
-    fill(q, 4)
-    q.rate_limited(q.pop().task, 5)
-    q.delay_group("h", 5)
-    clock.advance(100)
-    before = probe.stored()
-    q.limits()
-    q.groups()
-    q.group("g")
-    assert probe.stored() == before

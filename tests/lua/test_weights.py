@@ -43,21 +43,3 @@ def test_less_than_one(fair):
     rounds = "bbc" + "abbbc"
     assert order(fair, 24) == rounds * 3
     assert fair.check() == []
-
-
-def test_without_round_robin_it_means_nothing(q):
-    """The order of the tasks decides."""
-    q.set_limit(group="a", weight=3)
-    q.push_many(Push(n, group=group) for n in range(3) for group in "ab")
-    assert order(q, 6) == "ababab"
-
-
-def test_every_group(fair):
-    """The weight of "*" holds for groups without a limit of their own."""
-    fair.set_limit(100, 1, burst=50, group="*", weight=2)
-    fair.set_limit(group="c", weight=1)
-    fill(fair, "abc")
-    assert order(fair, 10) == "aabbcaabbc"
-    states = {state.group: state.weight for state in fair.limits()}
-    assert states == {None: 1, "*": 2, "c": 1}
-    assert (fair.group("a").weight, fair.group("c").default) == (2, False)

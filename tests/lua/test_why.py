@@ -133,13 +133,14 @@ def test_unknown(q):
         q.why("nobody")
 
 
-@pytest.mark.parametrize("group", [None, "g"])
-@pytest.mark.parametrize("kind", ["even", "closed", "quota", "costs"])
+@pytest.mark.parametrize(
+    ("kind", "group"),
+    [("even", None), ("even", "g"), ("closed", "g"), ("quota", None), ("costs", "g")],
+)
 def test_about_when(q, clock, kind, group):
     """Behind others, it says about when the limits let it run."""
     if kind == "closed":
         q.delay_group("g", 60)
-        group = "g"
     limit = Quota(2, "hour") if kind == "quota" else RateLimit(10, 60, 1)
     q.set_limit(limit, group=group)
     if kind == "quota":

@@ -38,17 +38,3 @@ def test_dead_ones(q, clock):
     assert len(q.workers()) == 1
     clock.advance(0.001)
     assert q.workers() == []
-
-
-def test_pages(q, clock, probe):
-    """Hundreds come in bounded pages, all of them once."""
-    line = f"{clock.ms} {clock.ms} 2 8 77 0.1\thost\t" + "n" * 70
-    probe.redis.hset(probe.key("workers"), mapping={f"w{i}": line for i in range(700)})
-    cursor, calls, found = b"0", 0, []
-    while calls == 0 or cursor != b"0":
-        cursor, _, *page = probe.call("workers", clock.ms, cursor, 60_000, "")
-        found += page[::2]
-        calls += 1
-    assert calls > 1
-    assert {worker.id for worker in q.workers()} == {name.decode() for name in found}
-    assert len(q.workers()) == 700

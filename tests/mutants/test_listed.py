@@ -1,31 +1,27 @@
-"""The lists of planted changes fit the code, so that `make mutants` and `soak --plant` can run."""
+"""The list of planted changes fits the code, so that `make mutants` can run."""
 
 import pytest
 from kit.each import each
 from lupa.lua51 import LuaRuntime
 from mutants.listed import MUTANTS
 from mutants.mutant import ROOT, Change, places, text_of
-from soak.plants import PLANTS
-from soak.report import EXPECTED
 
 from dpq.script.assembly import needs_of
 
 LUA = ROOT / "dpq" / "script" / "lua"
 
-CHANGES: list[Change] = [*MUTANTS, *PLANTS]
-
 NEEDED = {name for path in LUA.rglob("*.lua") for name in needs_of(path.read_text())}
 """The shared files that some script uses."""
 
 
-@each("change", CHANGES, lambda change: change.name)
+@each("change", MUTANTS, lambda change: change.name)
 def test_a_change_can_be_planted(change: Change) -> None:
     """Its old text stands exactly once in its function, and the new one is another."""
     change.found()
     assert change.old != change.new
 
 
-@each("change", CHANGES, lambda change: change.name)
+@each("change", MUTANTS, lambda change: change.name)
 def test_a_change_is_no_error_of_syntax(change: Change) -> None:
     """What does not compile fails every test, and proves nothing of any of them."""
     path, text = change.file(ROOT), change.changed()
@@ -59,17 +55,13 @@ def test_a_function_is_found_wherever_it_stands() -> None:
 
 def test_names_are_unique() -> None:
     """A name says which change is meant."""
-    for changes in (MUTANTS, PLANTS):
-        assert len({change.name for change in changes}) == len(changes)
+    assert len({change.name for change in MUTANTS}) == len(MUTANTS)
 
 
-def test_the_tests_and_findings_that_are_named_are_there() -> None:
-    """Each mutant names tests that exist, and each planted fault kinds of findings that exist."""
+def test_the_tests_that_are_named_are_there() -> None:
+    """Each mutant names tests that exist."""
     for mutant in MUTANTS:
         assert mutant.tests
         for test in mutant.tests:
             path, _, name = test.partition("::")
             assert f"def {name}(" in (ROOT / path).read_text() if name else (ROOT / path).exists()
-    for plant in PLANTS:
-        assert plant.finds
-        assert set(plant.finds) <= EXPECTED.keys()

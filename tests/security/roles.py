@@ -448,19 +448,33 @@ CALLS: dict[str, Callable[[DPQ[Any], Any], Any]] = {
 }
 
 
+SAVED: dict[str, tuple[Any, list[str], list[str], dict[bytes, bytes]]] = {}
+"""By queue, what `furnished` made: the task, its two lists, and all keys."""
+
+
 def furnished(stage: Stage) -> Any:
     """A queue with something of everything; returns a task under a lease."""
-    with stage.owner() as owner:
-        owner.drop()
-        owner.set_limit(100, 1, burst=9, group="a")
-        owner.push("dead", 9)
-        owner.bury(owner.pop().task, "no")
-        owner.push_many([Push(n, group="a") for n in range(3)])
-        owner.push("running", 9, group="a", key="r")
-        owner.push_many([Push(1, key="k"), Push(2), Push(3, delay=60)])
-        owner.ack(owner.pop(id=owner.push("seen", key="seen", unique_for=60)).task)
-        owner._session.run(owner._operations.beat, "w", "name", "host", 1, "0.1", 2, 3, 4.0)
-        EXPORTED[:] = owner.export()
-        running = owner.pop().task
-        OF_EACH_STATE[:] = [task.id for state in TaskState for task in owner.peek(9, state)]
-        return running
+    pattern = key_of(stage.name, "*")
+    if stage.name not in SAVED:
+        with stage.owner() as owner:
+            owner.set_limit(100, 1, burst=9, group="a")
+            owner.push("dead", 9)
+            owner.bury(owner.pop().task, "no")
+            owner.push_many([Push(n, group="a") for n in range(3)])
+            owner.push("running", 9, group="a", key="r")
+            owner.push_many([Push(1, key="k"), Push(2), Push(3, delay=3600)])
+            owner.ack(owner.pop(id=owner.push("seen", key="seen", unique_for=3600)).task)
+            owner._session.run(owner._operations.beat, "w", "name", "host", 1, "0.1", 2, 3, 4.0)
+            exported = list(owner.export())
+            running = owner.pop(visibility=3600).task
+            ids = [task.id for state in TaskState for task in owner.peek(9, state)]
+        dumped = {key: stage.root.dump(key) for key in stage.root.keys(pattern)}
+        SAVED[stage.name] = running, exported, ids, dumped
+    running, EXPORTED[:], OF_EACH_STATE[:], dumped = SAVED[stage.name]
+    with stage.root.pipeline() as all_at_once:
+        all_at_once.delete("none", *stage.root.keys(pattern))
+        for key, dump in dumped.items():
+            all_at_once.restore(key, 0, dump)
+        all_at_once.sadd(REGISTRY, stage.name)
+        all_at_once.execute()
+    return running

@@ -106,11 +106,9 @@ def test_a_callers_own_client(
 
 
 def test_another_service(group: Sentinels, queue_name: str) -> None:
-    """A service that no Sentinel knows is an error that says so, soon."""
-    began = time.monotonic()
+    """A service that no Sentinel knows is an error that says so."""
     with DPQ.from_url(f"{group.url}-not", queue_name) as q, pytest.raises(RedisError) as caught:
         q.size()
-    assert time.monotonic() - began < 3 + 1.5
     assert f"{SERVICE}-not" in str(caught.value)
 
 

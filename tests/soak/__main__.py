@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 from soak.conductor import Conductor
 from soak.judge import Judge
-from soak.plants import PLANTS, run_planted
 from soak.report import is_sound, report
 
 from dpq.server import find_binary
@@ -33,19 +32,8 @@ def main(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Write the report as a page here, too.")] = None,
     keep: Annotated[bool, typer.Option(help="Keep ledgers and logs when it is not sound.")] = False,
-    plant: Annotated[
-        str | None, typer.Option(help="Run with this fault of plants.py in a copy of the code.")
-    ] = None,
 ) -> None:
     """Run producers and consumers through faults for a while; exit 1 when anything is wrong."""
-    if plant is not None:
-        if plant not in {each.name for each in PLANTS}:
-            lines = "\n".join(each.name for each in PLANTS)
-            raise typer.BadParameter(f"{plant!r} is none of these:\n{lines}")
-        arguments = [f"--minutes={minutes}", f"--rate={rate}", f"--visibility={visibility}"]
-        arguments += [f"--seed={seed}", *([f"--server={server}"] if server else [])]
-        arguments += [f"--out={out.absolute()}"] if out else []
-        raise typer.Exit(run_planted(plant, arguments))
     binary = find_binary(server)
     began = time.time()
     conductor = Conductor(

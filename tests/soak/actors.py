@@ -13,24 +13,15 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from redis import Redis
-from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
-from redis.retry import Retry
 from soak.ledger import Ledger
 from soak.plan import (
     BACKLOG,
     BACKOFF,
     CONFIRMED,
-    GROUPED,
     LIMITED,
-    POISON,
     PRODUCERS,
     QUEUES,
-    QUIET,
-    QUIET_DELAY_S,
-    QUIET_GAP_S,
-    QUIET_TIMEOUT_S,
     SHARES,
     STRICT,
     TASKS,
@@ -53,11 +44,10 @@ from dpq import (
 from dpq.scheduler import run_daemon
 from dpq.worker.outcomes import Done, Ending, GivenBack
 
+POP_S = 0.5
+
 PAUSE_S = 0.05
 """After a fault of the server."""
-
-SLOW_S = 0.1
-"""What takes so much longer than it should is written down: the judge of lateness allows for it."""
 
 
 class Stop:
@@ -86,44 +76,13 @@ def note_starving(plan: Plan, name: str) -> None:
             since = time.time()
             time.sleep(PAUSE_S)
             over = time.time() - since - PAUSE_S
-            if over > SLOW_S:
-                ledger.note("fault", "slow", since, time.time(), name)
             if over > plan.visibility / 10:
                 ledger.note("fault", "late", since, time.time(), name)
 
     threading.Thread(target=watch, daemon=True).start()
 
 
-def take_pulse(plan: Plan, name: str) -> None:
-    """Write down when the server was slow to answer, whoever is to blame."""
-    stop, ledger = Stop(), Ledger(plan.ledgers / name)
-    with Redis.from_url(plan.url, retry=Retry(NoBackoff(), 0)) as redis:
-        while not stop.within(PAUSE_S):
-            since = time.time()
-            with suppress(RedisError):
-                redis.ping()
-            if (now := time.time()) > since + SLOW_S:
-                ledger.note("fault", "slow", since, now, name)
-
-
 # Producers
-
-
-def produce_quietly(plan: Plan, name: str) -> None:
-    """Push into the quiet queue: mostly one task, now or delayed, and then nothing for a while."""
-    stop, ledger, chance = Stop(), Ledger(plan.ledgers / name), random.Random(f"{plan.seed} {name}")
-    with DPQ.from_url(plan.url, QUIET, **plan.settings(QUIET)) as queue:
-        number = 0
-        while not stop.told:
-            alone = chance.random() < 0.8
-            for _ in range(1 if alone else 5):
-                push = _push(chance, {"": 1.0}, name, number)
-                delay = chance.choice((0.0, QUIET_DELAY_S))
-                push = push._replace(delay=delay if alone else push.delay)
-                _push_until_known(stop, ledger, queue, name, number, [push])
-                number += 1
-                stop.within(PAUSE_S)
-            stop.within(push.delay + QUIET_GAP_S)
 
 
 def produce(plan: Plan, name: str) -> None:
@@ -314,23 +273,19 @@ class Book:
 
         Some take longer than a lease, if that is extended meanwhile.
         """
-        if extended and self.queue in (STRICT, QUIET) and self.chance.random() < 0.01:
+        if extended and self.queue == STRICT and self.chance.random() < 0.01:
             return 1.3 * self._plan.visibility
         mean = self._plan.work_seconds(self.queue)
         return min(self.chance.expovariate(1 / mean), self._longest)
 
-    def poisoned(self, task: Task[Any]) -> bool:
-        """Whether it fails whoever has it."""
-        return self.queue == QUIET and task.payload["n"] % POISON == 0
-
-    def verdict(self, task: Task[Any]) -> None:
+    def verdict(self) -> None:
         """End a handler in one of the ways in which handlers end."""
-        chance = 1 if self.poisoned(task) else self.chance.random()
+        chance = self.chance.random()
         if self.queue == LIMITED and chance < 0.01:
             raise _too_many(self.chance)
-        if chance > (0.8 if self.queue == QUIET else 0.99):
+        if chance > 0.99:
             raise ValueError("a handler that fails")
-        if chance > (0.79 if self.queue == QUIET else 0.988):
+        if chance > 0.988:
             raise Reject("a handler that gives up")
 
 
@@ -356,7 +311,7 @@ def work(plan: Plan, name: str, queue: str) -> None:
 
     def handle(task: Task[Any]) -> None:
         time.sleep(book.work(extended=True))
-        book.verdict(task)
+        book.verdict()
 
     with DPQ.from_url(plan.url, queue, **plan.settings(queue)) as q:
         book.note_what_is_held(q._leases)
@@ -372,7 +327,7 @@ def work_async(plan: Plan, name: str, queue: str) -> None:
 
     async def handle(task: Task[Any]) -> None:
         await asyncio.sleep(book.work(extended=True))
-        book.verdict(task)
+        book.verdict()
 
     async def run() -> None:
         async with AsyncDPQ.from_url(plan.url, queue, **plan.settings(queue)) as q:
@@ -412,19 +367,15 @@ def pop_and_settle(plan: Plan, name: str, queue: str) -> None:
                 stop.within(PAUSE_S)
 
 
-def _timeout(queue: str) -> float:
-    return QUIET_TIMEOUT_S if queue == QUIET else 0.5
-
-
 def _lease(stop: Stop, book: Book, q: DPQ[Any]) -> None:
     chance, book.answer = book.chance.random(), None
     with suppress(LeaseLostError):
         try:
-            with q.lease(timeout=_timeout(q.queue_name)) as task:
+            with q.lease(timeout=POP_S) as task:
                 if task is None:
                     return
                 book.held(task)
-                fails = chance < 0.02 or book.poisoned(task)
+                fails = chance < 0.02
                 stop.within(book.work(extended=True))
                 sent = time.time()
                 if fails:
@@ -438,7 +389,7 @@ def _lease(stop: Stop, book: Book, q: DPQ[Any]) -> None:
 
 
 def _pop(stop: Stop, book: Book, q: DPQ[Any], visibility: float) -> None:
-    popped = q.pop(timeout=_timeout(q.queue_name))
+    popped = q.pop(timeout=POP_S)
     if popped.task is None:
         return
     task, chance = popped.task, book.chance
@@ -446,11 +397,8 @@ def _pop(stop: Stop, book: Book, q: DPQ[Any], visibility: float) -> None:
     stop.within(book.work())
     how = chance.choices(
         ("acked", "set_visibility", "fail", "release", "over", "buried", "limited"),
-        (88, 3, 3, 3, 0.3, 0.3, 1 if q.queue_name == LIMITED else 0)
-        if q.queue_name != QUIET
-        else (55, 15, 15, 15, 0, 0, 0),
+        (88, 3, 3, 3, 0.3, 0.3, 1 if q.queue_name == LIMITED else 0),
     )[0]
-    how = "fail" if book.poisoned(task) else how
     delay = round(chance.random(), 3)
     if how == "over":
         book.mark("over", task)
@@ -489,15 +437,13 @@ def _pop(stop: Stop, book: Book, q: DPQ[Any], visibility: float) -> None:
 
 
 def schedule(plan: Plan, name: str) -> None:
-    """The daemon, for the queues that go by the server's clock."""
-    run_daemon(plan.url, [STRICT, LIMITED, GROUPED])
+    """The daemon."""
+    run_daemon(plan.url, QUEUES)
 
 
 ROLES: dict[str, tuple[Callable[..., None], tuple[str, ...]]] = {
     **{f"producer-{n}": (produce, ()) for n in range(PRODUCERS)},
-    "producer-quiet": (produce_quietly, ()),
     "scheduler": (schedule, ()),
-    "pulse": (take_pulse, ()),
     **{f"worker-{q}": (work, (q,)) for q in QUEUES},
     **{f"async-{q}": (work_async, (q,)) for q in QUEUES},
     **{f"plain-{q}": (pop_and_settle, (q,)) for q in QUEUES},

@@ -14,7 +14,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
@@ -28,7 +28,6 @@ from soak.plan import Plan
 from soak.servers import FENCE, Pair, die_with_parent, wait_for
 
 from dpq import DPQ, DeadTask, Problem, Push, TaskState
-from dpq.script.assembly import script, script_names
 from dpq.script.keys import PARTS, REGISTRY, REGISTRY_TICK, key_of
 from dpq.server import Binary
 
@@ -38,13 +37,9 @@ DRAIN_S = 90.0
 STARVED_S = 0.5
 """A tick that comes so late says that the machine had no time for anybody."""
 
-LOOK_S = 1.0
-"""How often somebody looks what limits hold back."""
 
 TICK_S = 0.05
 
-CALM_SHARE, LONGEST_CALM_S = 0.25, 30.0
-"""A run begins without faults: what comes late then has no excuse."""
 
 TOO_MANY = 10
 """Failures, after which going on would tell nothing new."""
@@ -62,7 +57,7 @@ KINDS = {
     "kill consumer": 5, "kill producer": 2, "kill scheduler": 1, "pause consumer": 2,
     "dismiss consumer": 2,
     "flush scripts": 2, "cut connections": 2, "stall server": 2, "kill server": 3, "switch over": 2,
-    "fail over, losing": 2, "kill replica": 1, "rewrite log": 1, "step clock": 2,
+    "fail over, losing": 2,
 }  # fmt: skip
 """What is broken, and how often in one deck; decks are shuffled, and dealt one after the other."""
 
@@ -82,32 +77,20 @@ class Outcome:
     """What was seen at the end; the rest is in the ledgers.
 
     Attributes:
-        began, loaded, ended: Seconds of this machine's clock; the load ended at `loaded`.
+        began, ended: Seconds of this machine's clock.
         failed: What went wrong with processes and servers, in words.
-        totals: By queue, its running totals.
         stored, dead: By queue, the ids that were left, and the dead letters by their ids.
         problems: By queue, what check() found.
         left_keys: Keys that should not be there.
-        memory: Of the master, used_memory without the buffers of connections, and
-            used_memory_dataset, at the start and at the end.
-        processor: Seconds of processor time, of servers and actors.
-        looks, held_back: By what is limited, how often somebody looked at its limits, and how often
-            tasks waited then that nothing but a limit held back.
     """
 
     began: float = 0.0
-    loaded: float = 0.0
     ended: float = 0.0
     failed: list[str] = field(default_factory=list)
-    totals: dict[str, dict[str, Any]] = field(default_factory=dict)
     stored: dict[str, set[str]] = field(default_factory=dict)
     dead: dict[str, dict[str, DeadTask[Any]]] = field(default_factory=dict)
     problems: dict[str, list[Problem]] = field(default_factory=dict)
     left_keys: list[str] = field(default_factory=list)
-    memory: list[tuple[int, int]] = field(default_factory=list)
-    processor: float = 0.0
-    looks: Counter[str] = field(default_factory=Counter)
-    held_back: Counter[str] = field(default_factory=Counter)
 
 
 class Conductor:
@@ -129,11 +112,9 @@ class Conductor:
         self.directory = Path(tempfile.mkdtemp(prefix="dpq-soak-", dir=_short_temporary()))
         self._pair = Pair(self.directory, binary)
         self.plan = Plan(self._pair.url, self.directory, rate, visibility, seed)
-        self._clock = self.plan.clock()
         self._actors: dict[str, Actor] = {}  # by role
         self._born: Counter[str] = Counter()
         self._later: list[tuple[float, Callable[[], None]]] = []
-        self._forward = True
         self.outcome = Outcome()
 
     def run(self) -> Books:
@@ -148,11 +129,9 @@ class Conductor:
             self._client = Redis.from_url(self.plan.url)
             self._queues = {q: DPQ(self._client, q, **self.plan.settings(q)) for q in plan.QUEUES}
             self._set_up()
-            outcome.memory.append(self._used_memory())
             for role in ROLES:
                 self._start(role)
             self._break_things(outcome.began + self._seconds)
-            outcome.loaded = time.time()
             self._drain()
             self._look()
             outcome.ended = time.time()
@@ -165,8 +144,6 @@ class Conductor:
             os.kill(actor.pid, signal.SIGKILL)
             os.waitpid(actor.pid, 0)
         self._pair.close()
-        times = os.times()
-        self.outcome.processor = times.children_user + times.children_system
 
     def tidy_up(self) -> None:
         """Remove the directory."""
@@ -259,10 +236,9 @@ class Conductor:
         """Deal fault after fault until the time is over, but each kind once in any case."""
         deck: list[str] = []
         size = sum(KINDS.values())
-        calm = min(LONGEST_CALM_S, CALM_SHARE * self._seconds)
-        gap = min(10.0, (end - time.time() - calm) / (len(KINDS) + 1))
-        due = time.time() + calm + gap
-        said = looked = tick = time.time()
+        gap = min(10.0, (end - time.time()) / (len(KINDS) + 1))
+        due = time.time() + gap
+        said = tick = time.time()
         dealt: set[str] = set()
         while (now := time.time()) < end or len(dealt) < len(KINDS):
             if len(self.outcome.failed) >= TOO_MANY:
@@ -284,9 +260,6 @@ class Conductor:
                 except (RedisError, TimeoutError, RuntimeError) as error:
                     self._fail(f"{kind}: {error!r}")
                 due += gap
-            if now - looked >= LOOK_S:
-                looked = now
-                self._look_at_limits()
             if now - said >= min(60.0, self._seconds / 4):
                 said = now
                 self._say(self._progress())
@@ -367,21 +340,6 @@ class Conductor:
             self._pair.fail_over(self._chance.uniform(0.02, 0.1))
         self._pair.follow()
 
-    def _kill_replica(self) -> None:
-        with self._fault("replica"):
-            self._pair.replica.kill()
-            self._pair.follow()
-
-    def _rewrite_log(self) -> None:
-        with self._fault("rewrite"), suppress(RedisError):  # it may do so already
-            self._pair.master.client.bgrewriteaof()
-
-    def _step_clock(self) -> None:
-        ms = self._chance.randrange(3000, 8000)
-        with self._fault("step", ms if self._forward else -ms):
-            self._clock.step(ms if self._forward else -ms)
-        self._forward = not self._forward
-
     # Before, meanwhile and after
 
     def _set_up(self) -> None:
@@ -390,7 +348,6 @@ class Conductor:
         for group, limits in plan.GROUP_LIMITS.items():
             limited.set_limit(limits, group=group)
         limited.set_limit(concurrency=plan.CREW_SIZE, group=plan.CREW)
-        self._queues[plan.STEPPED].set_limit([plan.STEPPED_LIMIT])
         for queue in self._queues.values():  # so that all is there that stays
             queue.push({"p": "conductor", "n": 0})
             queue.ack(queue.pop().task)
@@ -400,15 +357,6 @@ class Conductor:
         for queue, number in ((self._queues[plan.STRICT], 1000), (grouped, 60)):
             queue.push_many([Push({"p": "conductor", "n": 0})] * number)
             queue.ack_many(queue.pop_many(number))
-
-    def _look_at_limits(self) -> None:
-        with suppress(RedisError):
-            for queue in (plan.LIMITED, plan.STEPPED, plan.GROUPED):
-                for state in self._queues[queue].limits():
-                    scope = plan.scope_of(queue, state.group)
-                    self.outcome.looks[scope] += 1
-                    if state.waiting and state.reason in ("spent", "concurrency"):
-                        self.outcome.held_back[scope] += 1
 
     def _progress(self) -> str:
         passed = time.time() - self.outcome.began
@@ -464,7 +412,6 @@ class Conductor:
             }
             outcome.dead[name] = {task.id: task for task in queue.dead.list(10**9)}
             outcome.problems[name] = queue.check()
-            outcome.totals[name] = queue.stats().model_dump()
             queue.dead.purge()
         tags = plan.QUEUES
         allowed = {key_of(tag, part) for tag in tags for part in LEFT_BY_DESIGN}
@@ -472,23 +419,6 @@ class Conductor:
         shared = {REGISTRY, REGISTRY_TICK, FENCE}
         known = {key_of(tag, part) for tag in tags for part in PARTS}
         outcome.left_keys = sorted((every & known) - allowed) + sorted(every - known - shared)
-        outcome.memory.append(self._used_memory())
-
-    def _used_memory(self) -> tuple[int, int]:
-        """In the same state of all but the data: scripts loaded, one connection, one replica."""
-        for queue in self._queues.values():
-            queue.close()
-        self._client.connection_pool.disconnect()
-        self._pair.settle()
-        client = self._pair.master.client
-        client.script_flush("SYNC")
-        for name in script_names():
-            client.script_load(script(name).text)
-        client.config_resetstat()  # a histogram for each command that was ever used: 50 kB
-        client.execute_command("MEMORY", "PURGE")
-        told = client.info("memory")
-        buffers = told["mem_clients_normal"] + told["mem_clients_slaves"]  # 340 kB, now and then
-        return told["used_memory"] - buffers, told["used_memory_dataset"]
 
 
 def queue_size(stats: Any) -> int:

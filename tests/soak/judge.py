@@ -35,49 +35,12 @@ DEFERRED = ("set_visibility", "limited")
 SLACK_S = 0.002
 """Two clocks are compared, each cut to the millisecond."""
 
-LATE_S = 0.5
-"""Seconds that a due task of the quiet queue may wait for consumers that do nothing else: far more
-than a wake-up takes on an idle machine (0.01 s), far less than a lost one costs (3.5 to 5 s)."""
-
-STALLS = 4
-"""How many times the longest stall that any process has seen meanwhile a task may wait, beyond
-that: a push, the server, a waiter and its pop may each have met one. Four that are too short to be
-written down (actors.py: 0.1 s) are within `LATE_S`."""
-
-ON_ITS_WAY_S = 2.0
-"""Seconds that a call may be on its way to a server that stalls, which takes less than one."""
-
-AFTER_OUTAGE_S = 4.0
-"""Seconds after a fault of the server in which consumers may still be coming back: a worker
-pauses for up to 1.6 s after the fifth fault in a row."""
-
-AFTER_DEATH_S = 6.5
-"""The same after a waiter was killed or stopped: one that dies may take a wake-up with it, which
-costs 5 s (dpq/link/waiter.py)."""
-
 
 class Finding(NamedTuple):
     """Something that must not be."""
 
     what: str
     detail: str
-
-
-@dataclass
-class Reached:
-    """How near to a limit deliveries came.
-
-    Attributes:
-        allowed: The most units in a window, or leases at once.
-        most: What was seen.
-        units: That were granted.
-        full: How many windows had used up the rate, or how often all leases were out at once.
-    """
-
-    allowed: int
-    most: int = 0
-    units: int = 0
-    full: int = 0
 
 
 @dataclass
@@ -89,20 +52,14 @@ class Verdict:
         checked: By kind of finding, how many things were looked at.
         redelivered: Why deliveries came again.
         counts: By queue and what, for the report.
-        unheard: Of tasks that are gone, and whose ack nobody has heard of, what is known of it.
-        reached: By what is limited and how, how near to it deliveries came.
         lossy: What failovers lost, of how much.
-        recovery: By kind of fault, the seconds from its begin to the first ack after its end.
     """
 
     findings: list[Finding] = field(default_factory=list)
     checked: Counter[str] = field(default_factory=Counter)
     redelivered: Counter[str] = field(default_factory=Counter)
     counts: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
-    unheard: Counter[str] = field(default_factory=Counter)
-    reached: dict[tuple[str, str], Reached] = field(default_factory=dict)
     lossy: Counter[str] = field(default_factory=Counter)
-    recovery: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
 
     def found(self, what: str, detail: object) -> None:
         self.findings.append(Finding(what, str(detail)))
@@ -157,7 +114,6 @@ class Judge:
         self._losses = Moments(self._lossy)
         self._moments = {kind: Moments(faults) for kind, faults in by_kind.items()}
         self._of_actor = {who: Moments(faults) for who, faults in of_actor.items()}
-        self._steps = sorted(by_kind["step"], key=lambda fault: fault.begin)
         self._ends: dict[tuple[Any, ...], list[tuple[str, End]]] = defaultdict(list)
         for actor, end in books.ends:
             self._ends[end.queue, end.id, end.token].append((actor, end))
@@ -188,14 +144,11 @@ class Judge:
         self._tokens()
         self._redeliveries()
         self._early()
-        self._late()
         self._attempts()
-        self._dead_too_soon()
         self._order()
         self._limits()
         self._closings()
         self._concurrency()
-        self._recovery()
         return self.verdict
 
     def _all_deliveries(self) -> Iterator[Delivery]:
@@ -211,16 +164,10 @@ class Judge:
                 yield self._delivery(held, next(mine, None))
 
     def _delivery(self, held: Held, end: End | None) -> Delivery:
-        moment = latest = held.granted / 1000
-        if held.queue == plan.STEPPED:  # its clock is read before the call is sent
-            moment -= self._offset(held.at) / 1000
-            latest = held.at
+        moment = held.granted / 1000
         life = sum(fault.finish <= moment for fault in self._lossy)
-        exposed = self._losses.meet(moment - SLACK_S, latest + SLACK_S)
+        exposed = self._losses.meet(moment - SLACK_S, moment + SLACK_S)
         return Delivery(held, moment, end, life, exposed)
-
-    def _offset(self, at: float) -> int:
-        return sum(int(fault.detail) for fault in self._steps if fault.finish <= at)
 
     def _risky(self, begin: float, finish: float) -> bool:
         """Whether what was answered in this time may have been lost by a failover."""
@@ -275,23 +222,23 @@ class Judge:
         for each in sorted(deliveries, key=lambda each: each.held.token, reverse=True):
             if each.end and each.end.how in ACKED:
                 return True
-            if why := self._unheard(each):
-                self.verdict.unheard[why] += 1
+            if self._unheard(each):
                 return True
             if not each.exposed:
                 break
         return False
 
-    def _unheard(self, each: Delivery) -> str:
-        """Why an ack of this delivery may have finished the task, though nobody has heard so."""
+    def _unheard(self, each: Delivery) -> bool:
+        """Whether an ack of it may have finished the task, though nobody has heard so."""
         token = (each.held.queue, each.held.id, each.held.token)
         asked = self._asked.get(token)
         if asked is None or token in self._refused:
-            return ""
+            return False
         if not each.end:
-            return "asked for, and no answer was written down"
-        sent_again = self._disturbed(each.held.actor, asked, each.end.back)
-        return "gone when it was asked for again" if each.end.how == "gone" and sent_again else ""
+            return True
+        return each.end.how == "gone" and bool(
+            self._disturbed(each.held.actor, asked, each.end.back)
+        )
 
     def _tokens(self) -> None:
         """A token names one delivery, and a task is finished once."""
@@ -366,10 +313,6 @@ class Judge:
             return "its holder took too long"
         if why := self._disturbed(held.actor, begin, until):
             return why
-        if held.queue == plan.STEPPED and any(
-            step.begin <= until and begin <= step.finish for step in self._steps
-        ):
-            return "the clock stepped"
         return ""
 
     def _disturbed(self, actor: str, begin: float, until: float) -> str:
@@ -419,7 +362,7 @@ class Judge:
                 continue
             moment, why = due
             self.verdict.checked["too early"] += 1
-            if self._clock_at_most(before, each) + SLACK_S < moment:
+            if each.moment + SLACK_S < moment:
                 self.verdict.found("too early", (why, "due", moment, each, "after", before))
 
     def _due(self, before: Delivery | None, each: Delivery) -> tuple[float, str] | None:
@@ -434,85 +377,13 @@ class Judge:
         if end and end.how in RETURNED:
             if not end.sent:
                 return None
-            sent = end.sent + self._offsets(before, end.sent, end.back)[0] / 1000
-            return sent - SLACK_S + end.seconds, f"its {end.how}"
+            return end.sent - SLACK_S + end.seconds, f"its {end.how}"
         if end:
             return None  # it should not have come at all
         given = self._gives.get((before.held.queue, before.held.id, before.held.token))
         if given:  # nobody knows whether that call was executed
-            said = given.at + self._offsets(before, given.at, held.at)[0] / 1000 + given.seconds
-            return min(until, said - SLACK_S), f"its {given.how}, or its lease"
+            return min(until, given.at + given.seconds - SLACK_S), f"its {given.how}, or its lease"
         return until, "its lease"
-
-    def _clock_at_most(self, before: Delivery | None, each: Delivery) -> float:
-        """The latest second that the queue's clock may have shown until this delivery.
-
-        A pop reads the clock before it is sent, and a server that stalls may take a push before it.
-        """
-        if each.held.queue != plan.STEPPED:
-            return each.moment
-        push = self._pushes.get((each.held.queue, each.held.id))
-        since = before.held.at if before else push.sent if push else each.held.at
-        return each.held.at + self._offsets(each, since - ON_ITS_WAY_S, each.held.at)[1] / 1000
-
-    def _offsets(self, each: Delivery, begin: float, finish: float) -> tuple[int, int]:
-        """The least and the most ms that the clock of a delivery's queue was ahead meanwhile."""
-        if each.held.queue != plan.STEPPED:
-            return 0, 0
-        seen = [self._offset(begin)]
-        for step in self._steps:
-            if step.begin <= finish and step.finish > begin:
-                seen.append(seen[-1] + int(step.detail))
-        return min(seen), max(seen)
-
-    def _late(self) -> None:
-        """In the quiet queue, whoever waits is woken: by a push, and when a task is due.
-
-        The machine may be busy: what any process has seen of that is allowed for. Where a fault may
-        have cost a wake-up, or kept consumers away, nothing is said.
-        """
-        quiet = [each.held.at for each in self._deliveries if each.held.queue == plan.QUIET]
-        begun = min(quiet, default=0.0) + LATE_S
-        stalls = sorted((f.begin, f.finish) for f in self._books.faults if f.kind == "slow")
-        longest = max((finish - begin for begin, finish in stalls), default=0.0)
-        excuses = self._excuses()
-        for before, each in self._followed():
-            if each.held.queue != plan.QUIET:
-                continue
-            due = self._due_at_last(before, each)
-            if due is None or due < begun or excuses.meet(due - LATE_S, each.moment):
-                continue
-            self.verdict.checked["too late"] += 1
-            late = each.moment - due
-            if late <= LATE_S:
-                continue
-            first = bisect_left(stalls, (due - LATE_S - longest, 0.0))
-            last = bisect_right(stalls, (each.moment, math.inf))
-            stall = max((to - begin for begin, to in stalls[first:last]), default=0.0)
-            if late > LATE_S + STALLS * stall:
-                self.verdict.found("too late", (f"{late:.3f} s", each, "after", before))
-
-    def _due_at_last(self, before: Delivery | None, each: Delivery) -> float | None:
-        """From when on it was due for sure, and somebody was there to say so."""
-        push = self._pushes.get((each.held.queue, each.held.id))
-        if before is None:
-            return max(each.held.enqueued / 1000 + push.delay, push.sent) if push else None
-        end = before.end
-        if end and end.how in RETURNED and each.held.deliveries == before.held.deliveries + 1:
-            return end.back + end.seconds
-        return None
-
-    def _excuses(self) -> Moments:
-        """When consumers of the quiet queue may have been away, or have missed a wake-up."""
-        excuses = []
-        for fault in self._books.faults:
-            if fault.kind in OUTAGES:
-                excuses.append(fault._replace(finish=fault.finish + AFTER_OUTAGE_S))
-            elif fault.kind in ("kill", "pause") and plan.QUIET in fault.detail:
-                excuses.append(fault._replace(finish=fault.finish + AFTER_DEATH_S))
-            elif fault.kind in ("late", "starved"):
-                excuses.append(fault._replace(finish=fault.finish + LATE_S))
-        return Moments(excuses)
 
     # Attempts
 
@@ -524,8 +395,6 @@ class Judge:
                 expected: tuple[Sequence[int], Sequence[int]] | None = ((1,), (0,))
             else:
                 expected = self._counted(before, held.deliveries)
-            if held.queue == plan.QUIET and held.attempt > plan.QUIET_ATTEMPTS:
-                self.verdict.found("tried too often", each)
             if expected is None:
                 continue
             self.verdict.checked["attempts counted wrong"] += 1
@@ -567,21 +436,9 @@ class Judge:
 
     def _may_have_run_out(self, each: Delivery, end: End) -> bool:
         """Whether the end of its lease may have been counted before it was given back."""
-        if each.held.queue == plan.STEPPED and any(
-            step.begin <= end.back and each.moment - SLACK_S <= step.finish for step in self._steps
-        ):
-            return True
         return end.back + SLACK_S >= min(
             each.held.until / 1000, each.moment + (each.held.until - each.held.granted) / 1000
         )
-
-    def _dead_too_soon(self) -> None:
-        """A task of the quiet queue dies of its attempts when they are spent, and not before."""
-        for task in self._dead[plan.QUIET].values() if plan.QUIET in self._dead else ():
-            if task.reason in ("attempts spent", "lease expired"):
-                self.verdict.checked["dead too soon"] += 1
-                if task.attempts != plan.QUIET_ATTEMPTS:
-                    self.verdict.found("dead too soon", task)
 
     # Order
 
@@ -646,11 +503,10 @@ class Judge:
     # Limits
 
     def _limits(self) -> None:
-        """Never more than ceil(rate) + burst - 1 units in a window, by the clock that grants."""
+        """Never more than ceil(rate) + burst - 1 units in a window."""
         limited = [each for each in self._deliveries if each.held.queue == plan.LIMITED]
         scopes: list[tuple[str, Sequence[RateLimit], list[tuple[float, int, bool]]]] = [
             (plan.scope_of(plan.LIMITED), [plan.QUEUE_LIMIT], [_grant(each) for each in limited]),
-            (plan.scope_of(plan.STEPPED), [plan.STEPPED_LIMIT], list(self._stepped_grants())),
         ]
         laned = [each for each in self._deliveries if each.held.queue == plan.GROUPED]
         groups = [(limited, group, limits) for group, limits in plan.GROUP_LIMITS.items()]
@@ -662,11 +518,7 @@ class Judge:
             for limit in limits:
                 known = [(ms, units) for ms, units, exposed in grants if not exposed]
                 most = math.ceil(limit.rate) + limit.burst - 1
-                reached = Reached(most, units=sum(units for _, units in known))
-                self.verdict.reached[scope, _words(limit)] = reached
                 for units, begin in _windows(known, limit):
-                    reached.most = max(reached.most, units)
-                    reached.full += units >= limit.rate
                     if units > most:
                         self.verdict.found(
                             "over the limit", f"{scope}, {limit}: {units} from {begin} on"
@@ -675,23 +527,6 @@ class Judge:
                 over = sum(units > most for units, _ in _windows(everything, limit))
                 self.verdict.lossy["windows over a limit, with lost grants"] += over
                 self.verdict.checked["over the limit"] += len(known)
-
-    def _stepped_grants(self) -> Iterator[tuple[float, int, bool]]:
-        """The grants of the stepped queue by a clock that never goes back.
-
-        What a step back repeats counts as new time; what a step forward leaves out is gone. A grant
-        of a call that was under way during a step is left out: which clock it had is not known.
-        """
-        for each in self._deliveries:
-            if each.held.queue != plan.STEPPED or not (
-                each.held.at - 1 <= each.moment <= each.held.at + SLACK_S
-            ):
-                continue
-            steps = [step for step in self._steps if step.begin <= each.held.at]
-            if any(step.finish + 1 >= each.held.at for step in steps):
-                continue
-            forward = sum(max(0, int(step.detail)) for step in steps)
-            yield each.moment * 1000 + forward, each.held.cost, each.exposed
 
     def _closings(self) -> None:
         """Nothing of a group (or the queue) is handed out from a 429's answer to its end."""
@@ -730,26 +565,11 @@ class Judge:
                 if until > each.moment + SLACK_S:
                     events += [(each.moment + SLACK_S, 1), (until, -1)]
         running = 0
-        reached = Reached(size)
-        self.verdict.reached[plan.scope_of(queue, group), f"{size} leases"] = reached
         for moment, change in sorted(events):
             running += change
-            reached.most = max(reached.most, running)
-            reached.units += change > 0
-            reached.full += change > 0 and running >= size
             self.verdict.checked["over the concurrency"] += change > 0
             if running > size:
                 self.verdict.found("over the concurrency", f"{running} leases at {moment}")
-
-    def _recovery(self) -> None:
-        acks = sorted((end.sent, end.back) for _, end in self._books.ends if end.how == "acked")
-        for fault in self._books.faults:
-            if fault.kind in ("restart", "switch", "lossy", "cut", "flush", "stall"):
-                first = bisect_left(acks, (fault.finish, 0.0))
-                if first < len(acks):
-                    self.verdict.recovery[fault.kind].append(
-                        min(back for _, back in acks[first : first + 20]) - fault.begin
-                    )
 
 
 def _back(end: End) -> float:
@@ -769,10 +589,6 @@ def _rank(held: Held) -> tuple[Any, ...]:
 
 def _grant(each: Delivery) -> tuple[float, int, bool]:
     return each.held.granted, each.held.cost, each.exposed
-
-
-def _words(limit: RateLimit) -> str:
-    return f"{limit.rate:g} in {limit.per:g} s, burst {limit.burst}"
 
 
 def _windows(grants: Iterable[tuple[float, int]], limit: RateLimit) -> Iterator[tuple[int, float]]:

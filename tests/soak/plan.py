@@ -1,7 +1,5 @@
 """What all parts of a soak agree on: queues, limits, rates and times."""
 
-import mmap
-import struct
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,41 +7,23 @@ from typing import Any
 
 from dpq import Backoff, RateLimit
 
-STRICT, LIMITED, STEPPED = "soak-strict", "soak-limited", "soak-stepped"
-"""The order is judged in the first queue, limits in the second; the third has a clock that steps,
-and a limit."""
+STRICT, LIMITED = "soak-strict", "soak-limited"
+"""The order is judged in the first queue, limits in the second."""
 
 GROUPED = "soak-grouped"
 """A queue with groups: order is judged, and limits within each group."""
 
-QUIET = "soak-quiet"
-"""A queue with few tasks, whose consumers wait for each: wake-ups and lateness are judged here."""
 
-SHARES = {STRICT: 0.4, LIMITED: 0.2, STEPPED: 0.25, GROUPED: 0.15}
-"""Of the pushes of the busy queues."""
+SHARES = {STRICT: 0.5, LIMITED: 0.3, GROUPED: 0.2}
+"""Of the pushes."""
 
-QUEUES = (*SHARES, QUIET)
+QUEUES = tuple(SHARES)
 
-QUIET_GAP_S = 2.2
-"""Seconds after most pushes into the quiet queue: nothing else wakes its consumers meanwhile."""
-
-QUIET_DELAY_S = 0.7
-"""Of a delayed push that is alone, too."""
-
-POISON = 8
-"""Of so many tasks of the quiet queue one fails whoever has it: its attempts are counted out."""
-
-QUIET_ATTEMPTS = 3
-"""Failures after which a task of the quiet queue is dead. In the other queues none dies of them."""
-
-QUIET_TIMEOUT_S = 3.5
-"""Seconds that the plain loop of the quiet queue waits in a pop. A lost wake-up costs up to that,
-and in workers 5 s; far more than what is too late (judge.py)."""
 
 BACKOFF = Backoff(base=0.3, factor=2, cap=2, jitter=0)
 """Without jitter, so that it is known when a failed task is due."""
 
-BACKLOG = {STRICT: 150, LIMITED: 60, STEPPED: 100, GROUPED: 60}
+BACKLOG = {STRICT: 150, LIMITED: 60, GROUPED: 60}
 """Producers wait while so many tasks are live: deep enough for an order, soon drained."""
 
 PRODUCERS = 2
@@ -54,7 +34,6 @@ THREADS, TASKS = 2, 5
 """Handlers that run at once in a `Worker` and in an `AsyncWorker`; a plain loop is one more."""
 
 QUEUE_LIMIT = RateLimit(30, 1, burst=4)
-STEPPED_LIMIT = RateLimit(44, 1, burst=4)
 GROUP_LIMITS = {
     "fast": [RateLimit(8, 1, burst=2)],
     "slow": [RateLimit(2, 1), RateLimit(16, 10, burst=4)],
@@ -92,7 +71,7 @@ class Plan:
 
     Attributes:
         url: Leads to the master.
-        directory: Ledgers, logs and the stepping clock.
+        directory: Ledgers and logs.
         rate: Pushes a second, of all producers.
         visibility: Seconds of a lease.
         seed: Of all that is drawn by chance; what the machine does in which order, nobody can seed.
@@ -116,8 +95,6 @@ class Plan:
 
         That is a little too long for the pushes to be kept up with; or half of it, for a tide.
         """
-        if queue == QUIET:
-            return 0.005
         too_long = 1.1 * (THREADS + TASKS + 1) / (self.rate * SHARES[queue])
         return too_long / 2 if queue != STRICT and self._tide() % 2 else too_long
 
@@ -130,41 +107,10 @@ class Plan:
     def _tide(self) -> int:
         return int((time.time() - self.began) / TIDE_S)
 
-    def clock(self) -> "SteppingClock":
-        """The clock of the third queue."""
-        return SteppingClock(self.directory / "clock")
-
     def settings(self, queue: str) -> dict[str, Any]:
-        """The arguments of a queue object: nothing dies of faults, but in the quiet queue."""
-        special: dict[str, dict[str, Any]] = {
-            STEPPED: {"clock": self.clock()},
-            QUIET: {"default_max_attempts": QUIET_ATTEMPTS},
-        }
+        """The arguments of a queue object: nothing dies of faults."""
         return {
             "default_visibility": self.visibility,
             "default_max_attempts": 1_000_000,
             "backoff": BACKOFF,
-            **special.get(queue, {}),
         }
-
-
-class SteppingClock:
-    """This machine's time and an offset, which all processes share through a file."""
-
-    def __init__(self, path: Path) -> None:
-        if not path.exists():
-            path.write_bytes(bytes(8))
-        with path.open("r+b") as file:
-            self._offset = mmap.mmap(file.fileno(), 8)
-
-    def __call__(self) -> int:
-        return time.time_ns() // 1_000_000 + self.offset
-
-    @property
-    def offset(self) -> int:
-        """ms that it is ahead."""
-        return int(struct.unpack_from("<q", self._offset)[0])
-
-    def step(self, ms: int) -> None:
-        """Jump."""
-        struct.pack_into("<q", self._offset, 0, self.offset + ms)

@@ -1,12 +1,8 @@
 """The report of a soak, in Markdown."""
 
 import platform
-import subprocess
 from collections import Counter
-from contextlib import suppress
 from datetime import UTC, datetime
-from pathlib import Path
-from statistics import median
 
 import redis
 from soak.conductor import Outcome
@@ -26,11 +22,8 @@ EXPECTED = {
     "token twice": "tokens that two deliveries had",
     "redelivered without a reason": "redeliveries without a kill, an expiry or a return",
     "too early": "deliveries before the delay, the return or the lease was over",
-    "too late": "due tasks that idle consumers took half a second late or more, in the quiet queue",
     "attempts counted wrong": "deliveries with another attempt than failures and expiries make",
     "deferrals counted wrong": "deliveries with another number of deferrals",
-    "tried too often": "deliveries beyond the attempts of a task, in the quiet queue",
-    "dead too soon": "tasks that died before their attempts were spent, in the quiet queue",
     "out of order": "pops that passed over a better task, where order is judged",
     "over the limit": "windows with more units than rate + burst - 1",
     "handed out though closed": "429s within whose closing something was handed out",
@@ -38,24 +31,11 @@ EXPECTED = {
 }
 """Kinds of findings, in words; all of them are to be 0."""
 
-MEMORY_SHARE = 0.05
-"""How much of its memory the server may have kept."""
-
 
 def is_sound(outcome: Outcome, verdict: Verdict) -> bool:
     """Whether the run has found nothing that must not be."""
     clean = not (outcome.failed or outcome.left_keys or verdict.findings)
-    return (
-        clean
-        and not any(outcome.problems.values())
-        and not any(outcome.stored.values())
-        and _grown(outcome) <= MEMORY_SHARE
-    )
-
-
-def _grown(outcome: Outcome) -> float:
-    (before, _), (after, _) = outcome.memory
-    return after / before - 1
+    return clean and not any(outcome.problems.values()) and not any(outcome.stored.values())
 
 
 def report(binary: Binary, plan: Plan, outcome: Outcome, books: Books, verdict: Verdict) -> str:
@@ -65,8 +45,7 @@ def report(binary: Binary, plan: Plan, outcome: Outcome, books: Books, verdict: 
             _head(binary, plan, outcome),
             _verdict(outcome, verdict),
             _work(verdict),
-            _limits(outcome, verdict),
-            _faults(books, verdict),
+            _faults(books),
             _loss(verdict),
             *_details(outcome, verdict),
         ]
@@ -80,13 +59,11 @@ def _table(head: tuple[str, ...], rows: list[tuple[object, ...]]) -> str:
 
 def _head(binary: Binary, plan: Plan, outcome: Outcome) -> str:
     minutes = (outcome.ended - outcome.began) / 60
-    busy = outcome.processor / (outcome.ended - outcome.began)
     return (
         f"{datetime.now(UTC):%Y-%m-%d}, {minutes:.1f} minutes, {binary.family} {binary.version} "
         f"twice (AOF, `appendfsync always`), Python {platform.python_version()}, "
-        f"redis-py {redis.__version__}, commit {_commit()}, "
-        f"seed {plan.seed}, at most {plan.rate:g} pushes a second, leases of {plan.visibility:g} s;"
-        f" {busy:.2f} cores busy."
+        f"redis-py {redis.__version__}, "
+        f"seed {plan.seed}, at most {plan.rate:g} pushes a second, leases of {plan.visibility:g} s."
     )
 
 
@@ -95,17 +72,11 @@ def _verdict(outcome: Outcome, verdict: Verdict) -> str:
     rows: list[tuple[object, ...]] = [
         (words, found[kind], verdict.checked[kind] or "") for kind, words in EXPECTED.items()
     ]
-    (before, data), (after, data_after) = outcome.memory
     rows += [
         ("tasks left when all was drained", sum(map(len, outcome.stored.values())), ""),
         ("problems that `check()` names", sum(map(len, outcome.problems.values())), ""),
         ("keys left but settings, totals and limits", len(outcome.left_keys), ""),
         ("processes that failed or did not leave in peace", len(outcome.failed), ""),
-        (
-            f"memory of the server, at most {MEMORY_SHARE:.0%} more",
-            f"{_grown(outcome):+.1%}",
-            f"{before} -> {after} bytes, of that data {data} -> {data_after}",
-        ),
     ]
     title = "**Sound.**" if is_sound(outcome, verdict) else "**NOT SOUND.**"
     return f"{title}\n\n" + _table(("what must be 0", "found", "looked at"), rows)
@@ -123,39 +94,12 @@ def _work(verdict: Verdict) -> str:
         ("why a task was delivered again", "times"), list(verdict.redelivered.most_common())
     )
     table = _table(("queue", *first, "deliveries that ended otherwise"), rows)
-    unheard = _table(
-        ("tasks that are gone, and nobody has heard of their ack", "number"),
-        list(verdict.unheard.most_common()),
-    )
-    return "\n\n".join((table, again, *([unheard] if verdict.unheard else [])))
+    return f"{table}\n\n{again}"
 
 
-def _limits(outcome: Outcome, verdict: Verdict) -> str:
-    """How near to its limits the run came: where nothing is held back, nothing is tried out."""
-    head = (
-        *("limit", "units or leases granted", "most in a window, or at once", "may be"),
-        *("times it was used up", "looks that found tasks held back by it"),
-    )
-    rows = [
-        (
-            f"{scope}: {words}", each.units, each.most, each.allowed, each.full,
-            f"{outcome.held_back[scope]} of {outcome.looks[scope]}",
-        )
-        for (scope, words), each in verdict.reached.items()
-    ]  # fmt: skip
-    return _table(head, rows)
-
-
-def _faults(books: Books, verdict: Verdict) -> str:
-    kinds = Counter(
-        fault.kind for fault in books.faults if fault.kind not in ("late", "starved", "slow")
-    )
-    rows = []
-    for kind, times in sorted(kinds.items()):
-        seconds = verdict.recovery.get(kind, [])
-        told = f"{median(seconds):.2f} s, at most {max(seconds):.2f} s" if seconds else ""
-        rows.append((kind, times, told))
-    return _table(("fault", "times", "from its begin to the first ack after it"), rows)
+def _faults(books: Books) -> str:
+    kinds = Counter(f.kind for f in books.faults if f.kind not in ("late", "starved"))
+    return _table(("fault", "times"), sorted(kinds.items()))
 
 
 def _loss(verdict: Verdict) -> str:
@@ -169,12 +113,3 @@ def _details(outcome: Outcome, verdict: Verdict) -> list[str]:
     lines += [f"{queue}: {each}" for queue, found in outcome.problems.items() for each in found]
     lines += outcome.failed[:20]
     return ["Findings:\n\n```\n" + "\n".join(lines) + "\n```"] if lines else []
-
-
-def _commit() -> str:
-    with suppress(OSError, subprocess.CalledProcessError):
-        command = ["git", "describe", "--always", "--dirty", "--abbrev=10"]
-        return subprocess.run(
-            command, cwd=Path(__file__).parent, capture_output=True, text=True, check=True
-        ).stdout.strip()
-    return "unknown"

@@ -1,17 +1,15 @@
 """Any sequence of operations leaves the queue as the model says."""
 
-from given_server import Given
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 from limit_machine import machine_on
-from pool_machine import pools_on
 from redis import Redis
 
 from dpq.server import Server
 
 
 def test_every_sequence_of_operations_agrees_with_the_model(
-    server: Server | Given, redis: Redis, queue_name: str
+    server: Server, redis: Redis, queue_name: str
 ) -> None:
     """Whatever is called in whatever order, each answer, order, count and total is the model's."""
     run_state_machine_as_test(machine_on(redis, queue_name), settings=settings())
@@ -23,14 +21,5 @@ def test_recurring_tasks_agree_with_the_model(first_server: Server, queue_name: 
     with Redis.from_url(first_server.url) as redis:
         run_state_machine_as_test(
             machine_on(redis, queue_name, **always),
-            settings=settings(max_examples=settings().max_examples // 2),
-        )
-
-
-def test_a_pool_agrees_with_its_model(first_server: Server, queue_name: str) -> None:
-    """Each task runs as the member that was granted least recently, each when it may."""
-    with Redis.from_url(first_server.url) as redis:
-        run_state_machine_as_test(
-            pools_on(redis, queue_name),
             settings=settings(max_examples=settings().max_examples // 2),
         )

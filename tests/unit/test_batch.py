@@ -246,17 +246,6 @@ def tidied(batch: Batch, saved: Path) -> bytes:
     return answer(batch, 1) + answer(batch, 2)
 
 
-@pytest.mark.parametrize("mode", [0o600, 0o640, 0o664])
-def test_a_rewritten_file_keeps_its_mode(mode: int, batch: Batch, saved: Path) -> None:
-    """Who could not read the results before cannot read them afterwards."""
-    saved.touch()
-    saved.chmod(mode)
-    wanted = tidied(batch, saved)
-    assert saved.read_bytes() == wanted
-    assert saved.stat().st_mode & 0o7777 == mode
-    assert sorted(each.name for each in saved.parent.iterdir()) == ["answers.jsonl", "asks.jsonl"]
-
-
 def test_a_planted_link_is_not_followed(batch: Batch, saved: Path, tmp_path: Path) -> None:
     """A link, or a file, that stands where the new text is written is replaced; what it points to
     stays. A link that the user has named as the file of results stays one."""
@@ -293,28 +282,8 @@ def test_what_another_process_has_saved_is_not_sent_again(batch: Batch, saved: P
     assert len(sent) == 1
 
 
-def test_an_answer_goes_into_the_file_that_replaced_the_old_one(
-    batch: Batch, saved: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It was replaced while this process waited for the lock of the old one."""
-    saved.write_bytes(answer(batch, 2) + answer(batch, 1))
-    lock = module.fcntl.flock
-    replaced: list[int] = []
-
-    def wait(file: int, how: int) -> None:
-        lock(file, how)
-        if not replaced:
-            replaced.append(file)
-            fresh = saved.with_name("fresh")
-            fresh.write_bytes(answer(batch, 1) + answer(batch, 2))
-            fresh.replace(saved)
-
-    monkeypatch.setattr(module.fcntl, "flock", wait)
-    asyncio.run(Results(saved, (), batch).save(3, answer(batch, 3)))
-    assert lines_of(saved) == [1, 2, 3]
-
-
 HOST = "https://a.example"
+# What is sent, and where
 
 
 @pytest.mark.parametrize(

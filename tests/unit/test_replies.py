@@ -10,7 +10,7 @@ from dpq import (
     TaskState,
 )
 from dpq.model.payload import Codec
-from dpq.script import remembered, replies
+from dpq.script import replies
 
 CODEC: Codec[Any] = Codec(Any, 1000)
 EARLIER = b"12 1 3 2 - 0 10 1 500 2.5 1700000000000 0 0 1000000000000007\t\t\t\t"  # no letter
@@ -34,26 +34,6 @@ def test_batch(delivery):
     assert (batch.unreadable, batch.again) == ([], False)
 
 
-@pytest.mark.parametrize("group", ["", "gr\xfcn", "g q1 f2", "x" * 200])
-@pytest.mark.parametrize("counts", [b"", b"12 1 3 2 - 0 ", b"12 1 3 2 f 0 "])
-def test_plain_record(group, counts):
-    """A plain record has four numbers and the group; what it does not say is as usual."""
-    record = counts + b"q18bcfe56800000000000000007 -5\t" + group.encode()
-    reply = [b"delayed", b"1700000000500", record, b'"\\n"', b""]
-    [task] = replies.read_stored(CODEC, ["id"], reply)
-    assert (task.id, task.payload, task.priority, task.group) == ("id", "\n", -5, group or None)
-    expected = (12, 2, 3, 2) if counts else (0, 1, 0, 0)
-    assert (task.token, task.attempt, task.deliveries, task.deferrals) == expected
-    assert (task.max_attempts, task.enqueued_at) == (10, START)
-    assert (task.key, task.last_error, task.cost, task.every, task.cron) == (None,) * 2 + (
-        1,
-        None,
-        None,
-    )
-    assert (task.visibility, task.time_limit) == (None, None)
-    assert task.visible_until == START + timedelta(milliseconds=500)
-
-
 def test_batch_with_unreadable_payloads():
     """Tasks whose payloads do not validate are set apart with their errors; the others come."""
     reply = [1_700_000_030_000, b"one", RECORD + b'\n"x"', b"two", RECORD + b"\n2"]
@@ -62,25 +42,6 @@ def test_batch_with_unreadable_payloads():
     [(task, reason)] = batch.unreadable
     assert (task.id, task.token) == ("one", 12)
     assert reason.startswith("payload: the stored payload cannot be read")
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        (b"2.5", b"1-2"),
-        (b"1700000000000", b"x"),
-        (b"10 ", b""),
-        (b"\tk", b""),
-        (b" 1 3 2", b" 1 x 2"),
-    ],
-)
-def test_batch_with_an_unreadable_record(old, new):
-    """A task whose record cannot be read is set apart with its token; the others come."""
-    bad = RECORD.replace(old, new)
-    batch = replies.read_batch(CODEC, [5, b"one", bad + b"\n1", b"two", RECORD + b"\n2"])
-    assert [task.payload for task in batch.tasks] == [2]
-    [(task, reason)] = batch.unreadable
-    assert (task.id, task.token, reason) == ("one", 12, "bad record")
 
 
 @pytest.mark.parametrize(
@@ -101,19 +62,6 @@ def test_unreadable_when_looked_at():
     """The payload of a live task that does not validate comes as its text."""
     [task] = replies.read_page(NUMBERS, TaskState.READY, [b"id", b"0", RECORD, b'"x"'])
     assert (task.id, task.payload) == ("id", '"x"')
-
-
-def test_slots_of_other_programs():
-    """A slot is read though it has a total that this program does not know, or lacks one."""
-    names = [b"pushed", b"pu", b"popped", b"po", b"ready", b"rd", b"oldest_ready", b"or"]
-    more, less = b"60000 pu 5 po 3 zz 7 or 250 w3 2 x9 1 ", b"120000 pu 6 "
-    damaged = [b"", b"180000 pu", b"180000 pu x ", b"1 at 5 seconds y ", b"x pu 1 "]
-    first, last = remembered.read_slots(60)([names, more, less, *damaged])
-    assert (first.pushed, first.deliveries, first.oldest_due_seconds) == (5, 3, 0.25)
-    assert first.wait
-    assert first.wait.count == 2
-    assert (last.pushed, last.deliveries, last.oldest_due_seconds, last.wait) == (6, 0, None, None)
-    assert (first.at.timestamp(), last.at.timestamp(), last.seconds) == (60, 120, 60)
 
 
 @pytest.mark.parametrize("version", ["6.2.0", "6.2.14", "7.0.15", "9.1.2", "10.0", "7"])

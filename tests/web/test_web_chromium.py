@@ -3,11 +3,10 @@
 Skipped where there is no Chromium: `apt-get install chromium`.
 """
 
-import re
 import shutil
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,7 +15,7 @@ from kit.web import furnish
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 from support import wait_for
 
-from dpq import DPQ, TaskState
+from dpq import DPQ
 from dpq.web import Access, app
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -193,68 +192,6 @@ def test_by_keys_alone(page: Page, served: Served, live: DPQ) -> None:
     keys.press("Enter")
     page.wait_for_url("**text=needle*")
     expect(page.locator("main")).to_contain_text("Nothing found")
-
-
-def test_every_action(page: Page, served: Served, live: DPQ) -> None:
-    """Each button of each page does what it says, after a question where it removes something."""
-    base = f"{served.url}/q/{live.queue_name}"
-
-    def press(*buttons: str, at: str = "", **fields: str) -> None:
-        page.goto(f"{base}{at}")
-        for button in buttons:
-            named = page.locator("button", has_text=re.compile(f"^{button}$"))
-            form = page.locator("main form", has=named).first
-            for name, value in fields.items():
-                form.locator(f"[name='{name}']").fill(value)
-            form.locator(named).first.click()
-            fields = {}
-
-    def becomes(state: Callable[[], Any], wanted: Any) -> None:
-        wait_for(lambda: state() == wanted, state)
-
-    def state_of(id_: str) -> Any:
-        return next((s.value for s in TaskState for t in live.peek(100, s) if t.id == id_), None)
-
-    press("Pause")
-    expect(page.locator("main")).to_contain_text("it is paused until")
-    press("Resume")
-    expect(page.locator("main")).not_to_contain_text("it is paused until")
-    fields = {"rate.0": "7/s", "concurrency": "3"}
-    press("Look at the change", "Set it", at="/limit?group=n", **fields)
-    becomes(lambda: [each.rate for each in live.group("n").windows], [7])
-    press("Close", at="/limit?group=n", seconds="600")
-    becomes(lambda: live.group("n").reason, "closed by hand")
-    press("Open", at="/limit?group=n")
-    becomes(lambda: live.group("n").open, True)
-    page.goto(f"{base}/limit?group=n")
-    page.get_by_text("Remove the limit").click()
-    page.get_by_text("Remove it").click()
-    becomes(lambda: live.group("n").default, True)
-    late = live.push("late", delay=600)
-    press("Run now", at=f"/tasks/{late}")
-    becomes(lambda: state_of(late), "ready")
-    press("Set priority", at=f"/tasks/{late}", priority="4611686018427387904")
-    becomes(lambda: live.get(late).priority, 2**62)
-    live.pop()
-    press("Bury", "Bury", at=f"/tasks/{late}")
-    becomes(lambda: state_of(late), "dead")
-    press("Replay", at=f"/tasks/{late}")
-    becomes(lambda: state_of(late), "ready")
-    press("Cancel", "Cancel the tasks", at=f"/tasks/{late}")
-    becomes(lambda: state_of(late), None)
-    gone = live.dead.list()[0].id
-    press("Remove", "Remove", at=f"/tasks/{gone}")
-    becomes(lambda: state_of(gone), None)
-    page.goto(f"{base}/tasks?state=delayed")
-    page.locator("[name=all]").check()
-    page.locator("button[value=cancel]").click()
-    page.locator("main [name=name]").fill(live.queue_name)
-    page.locator("#job button.bad").click()
-    expect(page.locator("#job")).to_contain_text("Done:")
-    assert live.stats().delayed == 0
-    page.goto(f"{served.url}/server")
-    page.locator("main button", has_text="Check").first.click()
-    expect(page.locator("main")).to_contain_text("no problems")
 
 
 def test_a_page_follows_its_queue(page: Page, served: Served, live: DPQ) -> None:

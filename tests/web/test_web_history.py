@@ -5,29 +5,12 @@ from kit.web import Browser
 
 from dpq import DPQ
 from dpq.testing import Clock
-from dpq.views.charts import SPANS, counted, last_of, story
-
-MINUTE = 60_000.0
+from dpq.views.charts import SPANS, last_of, story
 
 
 def remember(q: DPQ) -> None:
     """Store a slot of the history, as a worker does."""
     q._session.run(q._session.operations.remember)
-
-
-def test_bins_count_what_totals_grew_by() -> None:
-    """Nothing is lost by a slot that is missing, a queue that was made anew, or a moved slot."""
-    edges = [MINUTE * n for n in range(7)]
-    at = [MINUTE * n + 5_000 for n in range(6)]
-    totals = [0, 4, 10, 2, 2, 7]  # made anew before the fourth
-    for whole in (True, False):
-        counts = counted(at, totals, edges, whole=whole)
-        assert sum(n or 0 for n in counts) == pytest.approx(17)
-    assert counted(at, totals, edges, whole=True) == [0, 4, 6, 2, 0, 5]
-    gap = counted([at[0], at[5]], [0, 10], edges, whole=True)
-    assert [round(n or 0, 2) for n in gap] == [1.83, 2, 2, 2, 2, 0.17]  # spread evenly
-    assert counted(at[:2], [0, 1], edges)[3:] == [None] * 3
-    assert counted(at[:1], [3], edges) == [None] * 6
 
 
 def test_a_story_has_rates_and_percentiles_of_each_bin(q: DPQ, clock: Clock) -> None:

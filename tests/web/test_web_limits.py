@@ -169,22 +169,3 @@ def test_a_change_meanwhile_is_refused(change: Browser, q: DPQ, path: str) -> No
     agree(change, path, refused)
     assert q.group("g").windows == (RateLimit(5, 1),)
     agree(change, path, refused, 303)  # sent twice: it stands already
-
-
-@pytest.mark.parametrize("where", ["limit?group=g", "events"])
-def test_a_change_is_undone(change: Browser, q: DPQ, path: str, where: str) -> None:
-    """The event of a change leads to the question that puts back what stood; that is an event."""
-    q.set_limit([RateLimit(10, 1, 3), Quota(9, "day")], group="g", members=["a", "b"], weight=2)
-    stood = q.group("g").rules
-    q.set_limit(5, 1, group="g")
-    link = re.findall(r'href="([^"]*undo=[^"]*)">Put back', change.page(f"{path}/{where}"))[0]
-    html = change.page(link.replace("&amp;", "&"))
-    assert "It puts back what stood before this change" in html
-    agree(change, path, html)
-    assert q.group("g").rules == stood
-    assert (q.events()[-1].detail, q.events()[-1].before) == (stood, "0|5 1000 1")
-    first = q.events()[0].id
-    gone = ask(change, path, group="g", undo=first)
-    assert "Remove it" in gone
-    ask(change, path, 404, group="g", undo="1-1")
-    ask(change, path, 404, group="h", undo=first)

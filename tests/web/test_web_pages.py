@@ -88,30 +88,6 @@ def following(html: str) -> str:
     return unescape(re.findall(r'href="([^"]*after=[^"]*)"', html)[0])
 
 
-def test_a_search_goes_through_the_states(look: Browser, q: DPQ, path: str) -> None:
-    """It begins with the smallest state, keeps to its bound, and finds each task once."""
-    q.push_many([Push({"n": n}, -n) for n in range(60)])
-    q.push_many([Push({"n": n}, delay=60 + n) for n in range(30)])
-    for n in range(10):
-        q.push({"n": n}, max_attempts=1, priority=9)
-        q.fail(q.pop().task, "no")
-    seen: list[str] = []
-    link, looked = f"{path}/tasks?state=all&text=%22n%22:7&look=25", list[str]()
-    while link:
-        html = look.page(link)
-        seen += rows(html)
-        looked += re.findall(r"Looked at (all \d+|\d+ of \d+) tasks", html)
-        link = following(html) if "after=" in html else ""
-        link = link.replace("look=10000", "look=25")
-    assert looked == ["25 of 100", "50 of 100", "75 of 100", "all 100"]
-    states = [q.get(id_).state for id_ in seen]
-    assert states == [TaskState.DEAD, TaskState.DELAYED, TaskState.READY]
-    said = look.api(f"/queues/{q.queue_name}/tasks?state=all&text=%22n%22:7")
-    assert [task["id"] for task in said["tasks"]] == seen
-    assert said["found"] == {"invisible": 0, "waiting": 0, "dead": 1, "delayed": 1, "ready": 1}
-    assert (said["searched"], said["left"], said["after"]) == (100, 0, None)
-
-
 def test_what_is_closed_comes_first(look: Browser, q: DPQ, path: str) -> None:
     """Groups that a 429 or a hand has closed, then spent ones, then the largest; 50 on the page."""
     q.push_many([Push(n, group=f"large {n % 60:02}") for n in range(240)])

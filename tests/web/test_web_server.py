@@ -115,43 +115,6 @@ def test_a_lease_is_given_back_after_a_question(change: Browser, q: DPQ, path: s
     assert (q.held(), q.get(one.id).attempt) == ([], 1)
 
 
-def test_a_worker_is_made_quiet_after_a_question(
-    dashboard: Open, q: DPQ, second: DPQ, path: str
-) -> None:
-    """In one queue or in all of its queues; the pages and the API say so, and who did it."""
-    change, look = dashboard(q, second, write=True), dashboard(q, second)
-    for each in (q, second):
-        beat(each, "w1", "crawler", 0)
-
-    def quiet() -> list[bool]:
-        return [bool(each.workers()[0].quiet_since) for each in (q, second)]
-
-    asked = change.submit(f"{path}/workers/w1/quiet", 200, name="crawler")
-    assert "Let worker crawler take no new tasks" in asked.text
-    assert quiet() == [False, False]
-    assert "1 done" in change.submit(f"{path}/workers/w1/quiet", 200, sure=1).text
-    assert quiet() == [True, False]
-    [event] = q.events()
-    assert event.kind == "quieted"
-    assert "(dashboard)" in event.detail
-    [told] = change.api(f"/queues{path[2:]}/workers")["workers"]
-    assert told["quiet"] == [q.queue_name]
-    assert "(dashboard)" in told["quiet_by"]
-    assert ">quiet<" in look.page(f"{path}/workers")
-    assert f"quiet in {q.queue_name}" in look.page("/workers")
-    assert "1 quiet" in look.page(path)
-    change.submit("/workers/w1/quiet", 200, sure=1)
-    assert quiet() == [True, True]
-    change.submit("/workers/w1/unquiet", 200, sure=1)
-    assert quiet() == [False, False]
-    queue = f"/queues{path[2:]}"
-    look.call(f"{queue}/workers/w1:quiet", status=403)
-    assert "/quiet" not in look.page(f"{path}/workers") + look.page("/workers")
-    assert change.call(f"{queue}/workers/w1:quiet") == {"done": 1, "missed": 0}
-    assert change.call(f"{queue}/workers/w1:unquiet") == {"done": 1, "missed": 0}
-    assert quiet() == [False, False]
-
-
 def test_a_running_action_is_on_every_page(dashboard: Open, q: DPQ, path: str) -> None:
     """Its progress stands on all pages; its stop button, for users with its right, stops it."""
     q.push_many([Push(n) for n in range(3)])
@@ -196,14 +159,3 @@ def test_a_server_that_is_away(
         gone.setattr("dpq.link.session.Session.send_all", refuse)
         assert "does not answer" in look.page(page, 503)
     assert look.page(page)
-
-
-def test_leases_are_given_back_by_those_who_may(dashboard: Open, q: DPQ, path: str) -> None:
-    """An application refuses it like any other action, and no page offers it then."""
-    leased(q, 2)
-    browser = dashboard(write=True, allow=lambda request, action, queue: action != "release")
-    assert "<button>Give" not in browser.page(f"{path}/workers")
-    for sure in ({}, {"sure": 1}):
-        browser.submit(f"{path}/workers/w1/release", 403, **sure)
-    browser.call(f"/queues{path[2:]}/workers/w1:release", status=403)
-    assert q.stats().invisible == 3

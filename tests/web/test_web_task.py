@@ -8,7 +8,6 @@ import pytest
 from kit.web import Browser
 
 from dpq import DPQ, Push
-from dpq.script.keys import key_of
 from dpq.testing import Clock
 from dpq.verbs.workers import Doing
 
@@ -136,33 +135,3 @@ def test_the_life_of_a_task(look: Browser, q: DPQ, path: str, clock: Clock) -> N
     gone = look.page(f"{path}/tasks/{id_}", 404)
     assert "HTTP 500" in gone
     assert "nothing else is stored of it" in gone
-
-
-def test_a_dead_letter_says_why(look: Browser, q: DPQ, path: str, redis: Any) -> None:
-    """It has its push, last delivery, death and last error, when its events are gone, too."""
-    id_ = q.push("x", max_attempts=1)
-    q.fail(q.pop().task, "HTTP 404 for page 17")
-    redis.delete(key_of(q.queue_name, "events"))
-    html = look.page(f"{path}/tasks/{id_}")
-    kinds = re.findall(r'<li>.*?<span class="tag \w*">([^<]*)</span>', html)
-    assert kinds == ["pushed", "delivered", "dead"]
-    assert "attempts spent" in html
-    assert "HTTP 404 for page 17" in html
-
-
-def test_progress_and_result(look: Browser, q: DPQ) -> None:
-    """The page shows how far a running task is, and what a finished one has returned."""
-    id_ = q.push({"n": 1})
-    task = q.pop().task
-    assert task
-    q.progress(task, 40, 100, "page <4>")
-    page = look.get(f"/q/{q.queue_name}/tasks/{id_}").text
-    assert '<progress max="100.0" value="40.0"' in page
-    assert "40 of 100 (40%): page &lt;4&gt;" in page
-    assert told(look, q, id_)["progress"]["done"] == 40
-    q.ack(task, result={"links": ["<b>"]})
-    answer = look.get(f"/q/{q.queue_name}/tasks/{id_}")
-    assert answer.status_code == 200
-    assert "Result" in answer.text
-    assert "&lt;b&gt;" in answer.text
-    assert "finished" in answer.text

@@ -1,6 +1,6 @@
 """Take the pictures of the dashboard for README.md, light and dark, from an hour of a queue's life.
 
-python tests/dashboard_pictures.py [DIRECTORY]   (or `make pictures`; docs/ if none is given)
+python tools/dashboard_pictures.py [DIRECTORY]   (or `make pictures`; docs/ if none is given)
 
 It plays an hour on a clock that it moves itself: three hosts, a pool of keys with tokens, answers
 of 429 and 503, dead letters. Then real workers go on, while a browser looks.
@@ -56,7 +56,7 @@ class Life:
         """Open the queues, on a clock of their own or in real time."""
         names = ("research", "newsletter", "thumbnails")
         self.queues = [DPQ[Any].from_url(url, name, clock=clock) for name in names]
-        self.chance = random.Random(29)
+        self.chance = random.Random(29)  # noqa: S311
 
     def set_limits(self) -> None:
         """Set the limits of three hosts, of a pool of keys, and of the whole queue."""
