@@ -21,13 +21,15 @@ from hatchling.builders.wheel import WheelBuilder
 from kit.each import each
 from kit.workers import note_calls
 
-import dpq
-from dpq import DPQ, NO_RESULT, Push, Task, TaskState, WorkerInfo
+import dpq.types
+from dpq import DPQ, NO_RESULT, Push, Task, TaskState
 from dpq.model.filter import Filter
 from dpq.model.producer import Producer
+from dpq.queue.admin import Admin
 from dpq.registry.names import Sieve, glance
 from dpq.script.assembly import needs_of, script, script_names
 from dpq.script.keys import PARTS
+from dpq.types import WorkerInfo
 from dpq.verbs.browse import Browser
 
 PACKAGE = Path(dpq.__file__).parent
@@ -49,7 +51,7 @@ ROOMS = [
     {"queue"},
     {"worker", "registry", "http"},
     {"scheduler", "tasks", "testing", "httpx", "httpx2", "requests", "aiohttp", "scrapy"},
-    {""},  # dpq itself: the public names
+    {"", "types"},  # dpq itself: the public names
     {"views", "batch"},
     {"metrics"},
     {"web", "otel", "fastapi", "django"},
@@ -526,7 +528,7 @@ def pushed_and_popped(q: DPQ) -> Task:
 def workers_of(q: DPQ) -> list[WorkerInfo]:
     """The workers of a queue that has one."""
     q._session.run(q._operations.beat, "w", "name", "host", 1, "0.1", 2, 3, 4.0)
-    return q.workers()
+    return q.admin.workers()
 
 
 def permits_of(q: DPQ) -> None:
@@ -544,14 +546,14 @@ def permits_of(q: DPQ) -> None:
 
 def bounded(q: DPQ) -> Any:
     """Pushes into a full group and into a full queue."""
-    q.set_bounds(max_waiting=1, when_full="drop_worst")
+    q.admin.set_bounds(max_waiting=1, when_full="drop_worst")
     q.push_many([Push(i, group="full") for i in range(3)])
-    q.set_bounds(max_tasks=1)
+    q.admin.set_bounds(max_tasks=1)
     with pytest.raises(dpq.QueueFullError):
         q.push("x")
     q._session.run(q._operations.await_room, Producer(0, None))  # set_bounds calls it
-    bounds = q.bounds()
-    q.set_bounds(max_tasks=0, max_waiting=0)
+    bounds = q.admin.bounds()
+    q.admin.set_bounds(max_tasks=0, max_waiting=0)
     return bounds
 
 
@@ -608,17 +610,17 @@ def use_everything(q: DPQ, clock: Any) -> dict[str, Any]:
         "update": q.update(q.push("x", group="a"), priority=3, delay=1),
         "cancel": q.cancel(q.push("x", 99, group="a")),
         "seen": [seen_key(q, key) for key in ("s", "t")],
-        "forget": q.forget("s"),
-        "bulk": q.bulk("update", Filter(group="a", older_than=0), priority=4),
-        "count": q.count(Filter(key_prefix="k")),
-        "export": (lines := list(q.export())),
-        "import_": q.import_(lines),
+        "forget": q.admin.forget("s"),
+        "bulk": q.admin.bulk("update", Filter(group="a", older_than=0), priority=4),
+        "count": q.admin.count(Filter(key_prefix="k")),
+        "export": (lines := list(q.admin.export())),
+        "import_": q.admin.import_(lines),
         "cron": q.push("x", cron="* * * * *", key="cron"),
         "get": q.get(q.push("x")),
         "peek": [q.peek(state=state) for state in TaskState],
         "batch": (q.push("x", batch="b"), q.batch("b")),
         "seal_batch": (q.seal_batch("c"), q.seal_batch("b", on_finish=Push("end"))),
-        "batches": q.batches(),
+        "batches": q.admin.batches(),
         "size": q.size(),
         "stats": q.stats(),
         "pause": q.pause(),
@@ -631,20 +633,20 @@ def use_everything(q: DPQ, clock: Any) -> dict[str, Any]:
         "set_bounds": None,
         "clear_limit": q.clear_limit("c"),
         "rate_limited": q.rate_limited(pushed_and_popped(q), 1),
-        "limits": q.limits(),
-        "groups": q.groups(),
-        "group": q.group("a"),
+        "limits": q.admin.limits(),
+        "groups": q.admin.groups(),
+        "group": q.admin.group("a"),
         "why": q.why(q.push("x", group="a", cost=2)),
-        "history": q.history(),
-        "events": q.events(),
-        "drain": q.drain(),
+        "history": q.admin.history(),
+        "events": q.admin.events(),
+        "drain": q.admin.drain(),
         "workers": workers_of(q),
         "acquire": permits_of(q),
-        "held": q.held(),
-        "release_held": q.release_held([]),
-        "quiet": q.quiet("w"),
-        "unquiet": q.unquiet("w"),
-        "register": q.register(),
+        "held": q.admin.held(),
+        "release_held": q.admin.release_held([]),
+        "quiet": q.admin.quiet("w"),
+        "unquiet": q.admin.unquiet("w"),
+        "register": q.admin.register(),
         "absent": q._session.send(Sieve().is_queue(q.queue_name)),
         "glance": q._session.send(glance([q._operations], names=False)),
         "browse": browsed(q),  # as the dashboard does
@@ -666,7 +668,7 @@ def use_everything(q: DPQ, clock: Any) -> dict[str, Any]:
     done |= {"purge": q.purge(), "dead": q.dead}
     q.push("left")
     q._session.run(q._operations.remember)
-    return done | {"drop": q.drop()}
+    return done | {"drop": q.admin.drop()}
 
 
 def test_every_key_is_declared(server, redis, q, clock):
@@ -681,11 +683,13 @@ def test_every_key_is_declared(server, redis, q, clock):
         touched, called = watched(monitor.listen(), q.queue_name)
     named.close()
 
-    public = {name for name in dir(DPQ) if name[0] != "_"}
-    properties = {
-        name for name in public if isinstance(inspect.getattr_static(DPQ, name), property)
+    methods = {
+        name
+        for each in (DPQ, Admin)
+        for name in dir(each)
+        if name[0] != "_" and callable(getattr(each, name))
     }
-    methods = public - properties - {"from_url", "close"}
+    methods -= {"from_url", "close"}
     assert methods <= set(done), "add the new methods to use_everything"
     assert called == set(SCRIPTS), "a script was not called"
     for name, arguments in sent:
@@ -735,10 +739,10 @@ def watched(
 # The public face
 
 
-@each("name", dpq.__all__)
+@each("name", dpq.__all__ + dpq.types.__all__)
 def test_documented(name):
-    """Every public name of dpq, and every public method of its classes, says what it is for."""
-    public = getattr(dpq, name)
+    """Every public name, and every public method of its classes, says what it is for."""
+    public = getattr(dpq if name in dpq.__all__ else dpq.types, name)
     if not (inspect.isclass(public) or inspect.isroutine(public)):
         homes = [
             PACKAGE / "model" / file for file in ("task.py", "queue_settings.py", "results.py")

@@ -15,6 +15,7 @@ from test_architecture import ROOMS, SCRIPTS
 
 import dpq
 from dpq import DPQ
+from dpq.queue.admin import Admin
 
 PACKAGE = Path(dpq.__file__).parent
 ROOT = PACKAGE.parent
@@ -134,7 +135,7 @@ def test_the_pictures_show_what_is_called(server, queue_name):
             True,
             "late",
         )
-        q.drop()
+        q.admin.drop()
     for name, calls in {"push": pushed, "pop": taken, "wait": waited, "ack": acked}.items():
         missing = first_missing(PICTURES[name], calls)
         assert missing is None, f"{name} does not call {missing} there: mend the page"
@@ -147,7 +148,7 @@ def test_a_push_is_a_short_way(server, queue_name):
         for _ in range(3):
             q.push("text")
         _, calls = calls_of(lambda: q.push("text"))
-        q.drop()
+        q.admin.drop()
     assert len(calls) <= MOST_CALLS, calls
     assert len({file for _, file in calls}) <= MOST_FILES, calls
 
@@ -182,13 +183,14 @@ def test_the_checklist_names_what_is_there():
 
 
 def test_users_are_told_of_every_verb():
-    """docs/usage.md names each public method of a queue, docs/storage.md each script."""
+    """docs/usage.md names each method of a queue and its `admin`, docs/storage.md each script."""
     usage = (ROOT / "docs" / "usage.md").read_text(encoding="utf-8")
     design = (ROOT / "docs" / "storage.md").read_text(encoding="utf-8")
     told = set(re.findall(r"`([\w.]+)`", usage))
     verbs = {
         name
-        for name, member in vars(DPQ).items()
+        for part in (DPQ, Admin)
+        for name, member in vars(part).items()
         if name[0] != "_" and callable(member) and name not in ("close", "from_url")
     }
     assert verbs - told == set()

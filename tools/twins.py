@@ -22,6 +22,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parent.parent / "dpq"
 
 BLOCKING = [
+    "queue/admin",
     "queue/dead",
     "queue/ends",
     "http/exchange",

@@ -98,7 +98,7 @@ class QueueFullError(DPQError):
         super().__init__(
             f"{where} is full: it {held} {size} of at most {bound} tasks ({name}), and {coming} "
             f"more would come; nothing of this push was stored: {way_out}, or raise the bound with "
-            f"set_bounds({name}=...)"
+            f"q.admin.set_bounds({name}=...)"
         )
         self.queue_name = queue_name
         self.group = group
@@ -126,8 +126,8 @@ class BatchNotFoundError(DPQError):
     def __init__(self, batch: str, queue_name: str) -> None:
         super().__init__(
             f"queue {queue_name!r} has no batch {batch!r}: no task was pushed into it and nobody "
-            "has sealed it, or it ended more than 90 days or 10000 batches ago; batches() lists "
-            "those that are stored"
+            "has sealed it, or it ended more than 90 days or 10000 batches ago; "
+            "q.admin.batches() lists those that are stored"
         )
         self.batch, self.queue_name = batch, queue_name
 

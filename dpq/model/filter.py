@@ -1,6 +1,7 @@
 """A choice of tasks: for actions on many at once, for searches, and for the dashboard.
 
-`DPQ.bulk`, `dpq admin bulk` and the pages of tasks take it. The server applies it: lua/search.lua.
+`q.admin.bulk`, `dpq admin bulk` and the pages of tasks take it. The server applies it, by
+lua/search.lua.
 """
 
 from dataclasses import dataclass, replace

@@ -153,7 +153,7 @@ class Event(BaseModel):
     """Something that people want to see: a 429, a failed attempt, a death, a limit that was set.
 
     Attributes:
-        id: Its place in the stream; `events(after=...)` goes on behind it.
+        id: Its place in the stream; `q.admin.events(after=...)` goes on behind it.
         at: When it happened.
         kind: Of tasks `failed`, `lease_expired` (the consumer died or hung), `dead` and
             `rate_limited`; of the queue `rate_limited`, `learned`, `closed`, `opened`, `paused`,

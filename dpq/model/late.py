@@ -4,18 +4,19 @@
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
 
-def late(module: str, home: str, *names: str) -> Callable[[str], Any]:
-    """Make the `__getattr__` of a module, which loads names from their home."""
+def late(module: str, homes: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
+    """Make the `__getattr__` of a module, which loads names from their homes in `dpq`."""
+    home_of = {name: home for home, names in homes.items() for name in names}
 
     def load(name: str) -> Any:
-        if name not in names:
+        if name not in home_of:
             raise AttributeError(f"module {module!r} has no attribute {name!r}", name=name)
-        value = getattr(import_module(home), name)
+        value = getattr(import_module(f"dpq.{home_of[name]}"), name)
         setattr(sys.modules[module], name, value)
         return value
 

@@ -1,6 +1,9 @@
 """The settings of queues: those that all clients of a queue share, and defaults of the others."""
 
-from typing import Literal, NamedTuple, TypedDict
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, TypedDict
+
+from dpq.model.backoff import Backoff
 
 Order = Literal["fifo", "lifo", "min"]
 """The order of tasks: the biggest priority first, and equal ones first in, first out, or last in,
@@ -18,7 +21,7 @@ WhenFull = Literal["refuse", "drop_worst"]
 
 
 class Bounds(NamedTuple):
-    """The bounds of a queue, as `DPQ.bounds` reads them; None for no bound.
+    """The bounds of a queue, as `q.admin.bounds()` reads them; None for no bound.
 
     `max_waiting` bounds the tasks of each group that are due and that no consumer has.
     """
@@ -26,6 +29,29 @@ class Bounds(NamedTuple):
     max_tasks: int | None = None
     max_waiting: int | None = None
     when_full: WhenFull = "refuse"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The settings of a queue object, `q.settings`; see the arguments of `DPQ`.
+
+    Those from `order` on belong to the queue. The object asks for them once, at its first call;
+    before that they are what it was opened with, or the defaults of a new queue.
+    """
+
+    payload_type: Any
+    default_visibility: float
+    default_max_attempts: float
+    backoff: Backoff | tuple[float, ...]
+    max_payload_bytes: int
+    durability: str
+    order: str
+    aging: float
+    fairness: str
+    payloads: str
+    dead_max_tasks: int
+    dead_max_age: float
+    seen_max_keys: int
 
 
 DEFAULT_VISIBILITY = 30.0

@@ -1,4 +1,4 @@
-"""The common part of `DPQ` and `AsyncDPQ`: their arguments, checked once and readable later.
+"""The common part of `DPQ` and `AsyncDPQ`: their arguments, checked once.
 
 Both queue classes derive from it; workers read its attributes. It sends nothing.
 """
@@ -19,6 +19,7 @@ from dpq.model.queue_settings import (
     Fairness,
     Order,
     Payloads,
+    Settings,
     SharedSettings,
 )
 from dpq.model.task import P, Popped
@@ -91,11 +92,12 @@ class QueueBase(Generic[P]):
         durability: Durability = "async",
         clock: Callable[[], int] | None = None,
     ) -> None:
-        """Describe one queue. Unless a setting is named, nothing is sent before the first call.
+        """Describe one queue: `q = DPQ(Redis(), "pages", default_visibility=60)`.
 
-        `order`, `aging`, `fairness`, `payloads`, `seen_max_keys` and the two
-        limits of dead letters belong to the queue: the first client that names one
-        writes it to the server, at once.
+        The settings from `order` to `payloads`, `dead_max_tasks`, `dead_max_age` and
+        `seen_max_keys` belong to the queue. The first client that names one writes it to the
+        server, at once. None follows the queue. If none is named, nothing is sent before the first
+        call. `q.settings` has them all.
 
         Args:
             redis: The caller's own client; DPQ uses it as it is, and never closes it.
@@ -107,39 +109,33 @@ class QueueBase(Generic[P]):
             default_max_attempts: Failed attempts until a task is dead, from 1 to 1 000 000;
                 `math.inf` for no limit.
             order: `"fifo"` or `"lifo"` among equal priorities, of which the biggest runs first; or
-                `"min"`: the smallest runs first, and equal ones first in, first out. It belongs to
-                a queue from its start: one with tasks cannot become `"min"`. None follows the queue
-                (a new queue: FIFO).
+                `"min"`: the smallest runs first, and equal ones first in, first out. A queue with
+                tasks cannot become `"min"`. A new queue: FIFO.
             aging: Points of priority that a task gains per second from the moment it is first due,
-                0 to 1 000 000; None follows the queue (a new queue: 0). No task is ever rescored.
-                Priorities beyond 2^53 are exact only with 0. LIFO with aging is refused.
+                0 to 1 000 000. No task is ever rescored. Priorities beyond 2^53 are exact only with
+                0. LIFO with aging is refused. A new queue: 0.
             fairness: `"round_robin"` serves groups of equal priority in turn, whatever their
-                backlog (not with LIFO or aging); `"none"` in the order of their tasks. `"units"`
-                serves the group that has spent the fewest requests, and `"units:tokens"` the one
-                that has spent the fewest tokens (not with LIFO or aging). None follows the queue
-                (a new queue: `"none"`).
+                backlog; `"none"` in the order of their tasks. `"units"` serves the group that has
+                spent the fewest requests, and `"units:tokens"` the one that has spent the fewest
+                tokens. Only `"none"` goes with LIFO or aging; a new queue has it.
             payloads: `"apart"` stores every payload in a key that only roles which read payloads
                 reach; `"inline"` stores those of at most 512 bytes in the tasks' records, which is
-                faster, takes less memory, and can be read by an overview and a blind producer too
-                (docs/security.md). None follows the queue (a new queue: `"inline"`).
+                faster, takes less memory, and can be read by an overview and a blind producer too:
+                docs/security.md. A new queue: `"inline"`.
             backoff: The delay of a failed task before its next attempt: a `Backoff`, or a list of 1
                 to 16 delays, as in `[1, 5, 30, 300]` (seconds, or timedeltas, 0 to 10 years). The
                 last delay repeats, and a list has no jitter. A task's own (`push(backoff=)`) comes
-                first. It belongs to this client, not to the queue: a failed task waits as the
-                client says that fails it.
+                first. A failed task waits as the client says that fails it.
             max_payload_bytes: The longest encoded payload, from 1 to 64 MiB.
-            dead_max_tasks: The most dead letters that are kept; None follows the queue (a new
-                queue: 100 000).
-            dead_max_age: Seconds that a dead letter is kept; None follows the queue (a new queue:
-                90 days).
+            dead_max_tasks: The most dead letters that are kept. A new queue: 100 000.
+            dead_max_age: Seconds that a dead letter is kept. A new queue: 90 days.
             seen_max_keys: The most keys that stay taken after their tasks' ack (`unique_for` of
-                `push`), 0 to 100 000 000. Beyond it, the
-                keys that would be free soonest are free. None follows the queue (a new queue:
-                1 000 000).
-            durability: Where a change is stored before its call returns. `"async"`: the
-                server. `"replica"`: one of its replicas too. `"fsync"`: its disk too (Redis 7.2,
-                Valkey). A change that is not confirmed within 3 s raises `NotConfirmedError`. `pop`
-                and `extend` do not wait; nor does this constructor: the first push confirms what it
+                `push`), 0 to 100 000 000. Beyond it, the keys that would be free soonest are free.
+                A new queue: 1 000 000.
+            durability: Where a change is stored before its call returns. `"async"`: the server.
+                `"replica"`: one of its replicas too. `"fsync"`: its disk too (Redis 7.2, Valkey). A
+                change that is not confirmed within 3 s raises `NotConfirmedError`. `pop` and
+                `extend` do not wait; nor does this constructor: the first push confirms what it
                 writes. See docs/durability.md.
             clock: The time in ms, instead of the server's; for tests only.
 
@@ -223,10 +219,6 @@ class QueueBase(Generic[P]):
         """Return True, also for an empty queue, whose `len` is 0."""
         return True
 
-    def _setting(self, name: str, default: str) -> str:
-        operations = self._operations
-        return (operations.settings or operations.description.named).get(name, default)
-
     @property
     def redis(self) -> Any:
         """The client."""
@@ -238,69 +230,25 @@ class QueueBase(Generic[P]):
         return self._described.name
 
     @property
-    def payload_type(self) -> Any:
-        """The type that payloads are validated against."""
-        return self._described.payload_type
-
-    @property
-    def default_visibility(self) -> float:
-        """Seconds of a lease."""
-        return self._described.default_visibility
-
-    @property
-    def default_max_attempts(self) -> float:
-        """Failed attempts until a task is dead; `math.inf` for no limit."""
-        return self._described.default_max_attempts
-
-    @property
-    def durability(self) -> Durability:
-        """The storage of a change before its call returns: "async", "replica" or "fsync"."""
-        return self._durability
-
-    @property
-    def order(self) -> str:
-        """The order: "fifo", "lifo" or "min", as far as this client knows (it asks once)."""
-        return self._setting("order", "fifo")
-
-    @property
-    def aging(self) -> float:
-        """Points of priority per second of waiting, as far as this client knows."""
-        return float(self._setting("aging", "0"))
-
-    @property
-    def fairness(self) -> str:
-        """The order of groups of equal priority, as far as this client knows."""
-        return self._setting("fairness", "none")
-
-    @property
-    def payloads(self) -> str:
-        """The place of short payloads, as far as this client knows: "inline" or "apart"."""
-        return self._setting("payloads", "inline")
-
-    @property
-    def backoff(self) -> Backoff | tuple[float, ...]:
-        """The delay of a failed task before its next attempt; of a list, the seconds."""
-        return self._described.backoff
-
-    @property
-    def max_payload_bytes(self) -> int:
-        """The bytes of the longest encoded payload that is accepted."""
-        return self._described.codec.max_bytes
-
-    @property
-    def dead_max_tasks(self) -> int:
-        """The most dead letters that are kept, as far as this client knows."""
-        return int(self._setting("dead_max_tasks", "100000"))
-
-    @property
-    def dead_max_age(self) -> float:
-        """Seconds that a dead letter is kept, as far as this client knows."""
-        return int(self._setting("dead_max_age", "7776000000")) / 1000
-
-    @property
-    def seen_max_keys(self) -> int:
-        """The most keys that stay taken after an ack, as far as this client knows."""
-        return int(self._setting("seen_max_keys", "1000000"))
+    def settings(self) -> Settings:
+        """The settings: those of this object, and the queue's own as far as it knows them."""
+        here, operations = self._described, self._operations
+        known = operations.settings or here.named
+        return Settings(
+            payload_type=here.payload_type,
+            default_visibility=here.default_visibility,
+            default_max_attempts=here.default_max_attempts,
+            backoff=here.backoff,
+            max_payload_bytes=here.codec.max_bytes,
+            durability=self._durability,
+            order=known.get("order", "fifo"),
+            aging=float(known.get("aging", 0)),
+            fairness=known.get("fairness", "none"),
+            payloads=known.get("payloads", "inline"),
+            dead_max_tasks=int(known.get("dead_max_tasks", 100_000)),
+            dead_max_age=int(known.get("dead_max_age", 7_776_000_000)) / 1000,
+            seen_max_keys=int(known.get("seen_max_keys", 1_000_000)),
+        )
 
 
 def check_one_client(queues: Sequence[QueueBase[Any]], kind: type[QueueBase[Any]]) -> None:

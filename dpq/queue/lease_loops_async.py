@@ -41,7 +41,7 @@ class AsyncLeaseLoop(Generic[P]):
 
     def _hold(self, tasks: list[Task[P]]) -> Task[P]:
         (self._task,) = tasks
-        seconds = self._visibility or self._queue.default_visibility
+        seconds = self._visibility or self._queue._described.default_visibility
         self._queue._leases.hold((self._task,), seconds)
         return self._task
 

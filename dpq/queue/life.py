@@ -45,12 +45,12 @@ class QueueLife(QueueBase[P]):
         from dpq.link.waiter import Waiters, sleep
         from dpq.queue.lease_renewal import Keeper
 
-        connections = Connections(self._redis, self.durability)
+        connections = Connections(self._redis, self._durability)
         self._session = AheadSession(
             self._redis,
             connections,
             self._operations,
-            durability=self.durability,
+            durability=self._durability,
             queue_name=self.queue_name,
         )
         self._leases = Keeper(self._extend_many, self.queue_name)

@@ -57,12 +57,12 @@ class AsyncQueueLife(QueueBase[P]):
         from dpq.queue.lease_renewal_async import AsyncKeeper
 
         self._pid = os.getpid()
-        connections = AsyncConnections(self._redis, self.durability)
+        connections = AsyncConnections(self._redis, self._durability)
         self._own_session = AsyncQueueSession(
             self._redis,
             connections,
             self._operations,
-            durability=self.durability,
+            durability=self._durability,
             queue_name=self.queue_name,
         )
         self._leases = AsyncKeeper(self._extend_many, self.queue_name)

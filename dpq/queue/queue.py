@@ -11,10 +11,10 @@ from __future__ import annotations  # the import makes no model for each `Task[P
 import logging
 import math
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime, timedelta
-from functools import partial
+from functools import cached_property, partial
 from types import TracebackType
 from typing import (
     TYPE_CHECKING,
@@ -31,39 +31,33 @@ from typing import (
 from dpq.limits.permit import DEFAULT_LEASE, PermitRequest
 from dpq.limits.signals import Scope, Signal, signal_of
 from dpq.model.errors import LeaseLostError, NotConfirmedError
-from dpq.model.filter import EVERY_TASK
 from dpq.model.log_fields import fields
 from dpq.model.results import DEFAULT_KEEP, NO_RESULT, progress_text, result_line
 from dpq.model.task import Cost, OnDead, OnDuplicate, P, Popped, Push, TaskState, task_state
-from dpq.model.validation import Delays, milliseconds, number
+from dpq.model.validation import Delays, milliseconds
 from dpq.queue.base import QueueSettings, wanted_task
 from dpq.queue.end_log import log_failed
 from dpq.queue.inside import process_name
 from dpq.queue.life import QueueLife
-from dpq.queue.pauses import THROWN_AWAY, pause
+from dpq.queue.pauses import THROWN_AWAY
 
 if TYPE_CHECKING:
-    from dpq.explain.drain import Drain
     from dpq.explain.verdict import Verdict
     from dpq.limits.budget import Budget
     from dpq.limits.headers import Headers
     from dpq.limits.limits import Adaptive, RateLimit, Reserve
     from dpq.limits.quota import Quota
-    from dpq.limits.states import LimitState
     from dpq.model.batch_state import BatchState
-    from dpq.model.filter import Filter
-    from dpq.model.history import Event, Slot
-    from dpq.model.queue_settings import Bounds, WhenFull
-    from dpq.model.reports import BulkProgress, Imported, LeaseInfo, Problem, QueueStats, WorkerInfo
+    from dpq.model.reports import Problem, QueueStats
     from dpq.model.result_data import Result
     from dpq.model.task import Task
+    from dpq.queue.admin import Admin
     from dpq.queue.dead import DeadLetters
     from dpq.queue.lease_loops import LeaseLoop
     from dpq.queue.life import Sleep
     from dpq.queue.permits import Permit
     from dpq.script.command import Steps
     from dpq.script.replies import Batch, Kept
-    from dpq.verbs.bulk import BulkAction
 
 __all__ = ["DPQ"]
 
@@ -182,7 +176,7 @@ class DPQ(QueueLife[P]):
         debounce_max: float | None = None,
         timeout: float | None = 0,
     ) -> str:
-        """Add a task, ready now or after `delay`.
+        """Add a task, ready now or after `delay`: `q.push({"url": url}, 5, group=host, key=url)`.
 
         Args:
             payload: What JSON can say, or what the queue's `payload_type` takes.
@@ -200,14 +194,16 @@ class DPQ(QueueLife[P]):
             max_attempts: Failed attempts until it is dead, from 1 to 1 000 000; `math.inf` for no
                 limit; None takes the queue's default.
             expires_in: Seconds within which the task must start. After that it is dead, with the
-                reason `expired`.
+                reason `expired`. Of a recurring task they count from each time it is due.
             cost: Requests that the task takes of every limit, from 1 to 10^9; or its units by name,
                 as in `{"tokens": 1800}`: up to 4 units beside requests (`""`, 1 unless named). If a
                 task costs more than a window ever grants, it takes the whole window.
             every: Seconds (0.001 to 10 years) between the runs of a recurring task, counted from
-                the time when it is first due. After each ack it comes back at the next such time.
-            cron: A cron expression of five fields (six: seconds first) that makes the task
-                recurring. The task is first due at the next of these times, so give no `delay`.
+                the time when it is first due. After each ack it comes back at the next such time;
+                so it does once the attempts of a run are spent. An `update` without `every` or
+                `cron` makes it a task of one run: docs/recurring.md.
+            cron: A cron expression of five fields (six: seconds first) instead of `every`. The task
+                is first due at the next of these times, so give no `delay`.
             timezone: The time zone of `cron`: an IANA name, as in `Europe/Berlin`.
             at: The time when the task is ready, instead of `delay`: a datetime with a time zone, at
                 most 10 years ahead. If it has passed, the task is ready now. DPQ asks the server's
@@ -222,10 +218,10 @@ class DPQ(QueueLife[P]):
             batch: The name of its batch, 1 to 200 bytes: `batch` counts what becomes of its tasks.
                 A task whose key is taken is in no new batch, unless `update` or `rerun` names one.
             unique_for: Seconds (0.001 to 10 years, or `math.inf`: for ever) for which `key` stays
-                taken after the ack of the task, counted from that ack. A push that meets such a
-                seen key adds nothing and returns the id of the acked task; with
-                `on_duplicate="error"` it raises. `update` and `rerun` add a new task, and so does
-                every push after `forget(key)`. A task that ends otherwise leaves no seen key.
+                taken after the ack of the task. A push that meets such a seen key adds nothing and
+                returns the id of the acked task; with `on_duplicate="error"` it raises. `update`
+                and `rerun` add a new task, and so does every push after `q.admin.forget(key)`. A
+                task that ends otherwise leaves no seen key.
             after: The ids of up to 16 tasks. This task cannot run until all of them have ended; its
                 `delay` counts from then. A task that is not stored has ended.
             on_dead: What to do if one of these tasks dies or is cancelled: `bury` this task, too,
@@ -243,13 +239,8 @@ class DPQ(QueueLife[P]):
                 `delay`, `at`, `every`, `cron`, `after`, `unique_for` and `on_duplicate` with it.
             debounce_max: Seconds, at least `debounce`, from the push that stored the task: no
                 further push delays it beyond. None is no bound. The newest push counts.
-            timeout: Seconds to wait for room if a bound of the queue (`set_bounds`) refuses the
-                task, on the server and without polling; 0 does not wait, None waits for ever.
-                Whoever makes room, an ack for example, calls the producer that has waited longest.
-
-        Of a recurring task `expires_in` counts from each time it is due. If the attempts of a run
-        are spent, the run is given up, and the task waits for its next time. An `update` without
-        `every` or `cron` makes it a task of one run; see docs/recurring.md.
+            timeout: Seconds to wait for room if a bound of the queue (`q.admin.set_bounds`) refuses
+                the task, on the server and without polling; 0 does not wait, None waits for ever.
 
         Returns:
             The task's id, or the id of the task that has the key, or had it (`unique_for`). A retry
@@ -303,7 +294,7 @@ class DPQ(QueueLife[P]):
         return push_in_time(self, given, timeout)
 
     def push_many(self, pushes: Iterable[Push[P]]) -> list[str]:
-        """Add any number of tasks, up to 125 in a round trip.
+        """Add any number of tasks, 125 in a round trip: `q.push_many([Push(1), Push(2)])`.
 
         The server adds all tasks of a batch, or none. The errors are those of `push`.
 
@@ -340,21 +331,21 @@ class DPQ(QueueLife[P]):
         id: str | None = None,
         force: bool = False,
     ) -> Popped[P, Any]:
-        """Take the best ready task, and lease it.
+        """Take the best ready task, and lease it: `task, on_success, set_visibility = q.pop()`.
 
         Args:
             timeout: Seconds to wait for a task, on the server and without polling; 0 does not wait,
                 None waits for ever.
             visibility: Seconds of the lease, from 0.001; None takes the queue's default.
             id: The id of the only task to take. It comes whatever stands before it, also in its
-                group, if it is ready or waiting; but never against a limit, a closing or a pause.
-                Its limits are charged as in any pop. If it may not run now, nothing changes, and
-                `why(id)` says why. Such a call does not wait, so give no `timeout`.
+                group, if it is ready or waiting; but never against a limit, a closing or a pause,
+                and its limits are charged. If it may not run now, nothing changes, and `why(id)`
+                says why. Give no `timeout` with it.
             force: Take the task of `id` also if it is delayed.
 
         Returns:
-            `(task, on_success, set_visibility)`, or three times None. If the reply of a pop is
-            lost, it costs a lease and an attempt: the task comes back when the lease ends.
+            The three, or three times None. If the reply of a pop is lost, it costs a lease and an
+            attempt: the task comes back when the lease ends.
 
         Raises:
             ConfigurationError: An argument is out of its bounds, or does not go with `id`.
@@ -371,9 +362,9 @@ class DPQ(QueueLife[P]):
     ) -> list[Task[P]]:
         """Take up to `max_tasks` (1 to 1000) of the best ready tasks, and lease them.
 
-        A call takes up to 4 MiB of payloads, but at least one task.
-        A round trip brings up to 125 tasks; other consumers may pop in between. `timeout` and
-        `visibility` are those of `pop`; the call waits for the first task only.
+        A call takes up to 4 MiB of payloads, but at least one task. A round trip brings up to 125
+        tasks; other consumers may pop in between. `timeout` and `visibility` are those of `pop`;
+        the call waits for the first task only.
         """
         return self._take(max_tasks, timeout, visibility)
 
@@ -454,14 +445,14 @@ class DPQ(QueueLife[P]):
         id: str | None = None,
         force: bool = False,
     ) -> Iterator[Any]:
-        """Pop a task for the body of a `with`, and end its delivery after the body.
+        """Pop a task, and end its delivery after the body: `with q.lease() as task:`.
 
         If the body ends without an error, the task is acked. A signal (`RateLimited`, `Release`,
         `Retry`, `Reject`) does what it says, and is not raised further. Any other error fails the
         task, and is raised. KeyboardInterrupt, SystemExit and a cancellation release it. While the
         body runs, the lease is extended at a third of its time. If the body ends the delivery
-        itself (`ack`, `fail`, `bury`, `release`, `set_visibility`, `rate_limited`), nothing more
-        happens to it. All arguments are those of `pop`.
+        itself (`ack`, `fail`, `rate_limited`, ...), nothing more happens to it. All arguments are
+        those of `pop`.
 
         Yields:
             The task, or None when there is nothing to do.
@@ -476,7 +467,7 @@ class DPQ(QueueLife[P]):
             return
         task = tasks[0]
         try:
-            self._leases.hold((task,), visibility or self.default_visibility)
+            self._leases.hold((task,), visibility or self._described.default_visibility)
             try:
                 yield task
             except THROWN_AWAY:
@@ -521,22 +512,18 @@ class DPQ(QueueLife[P]):
         """Loop over tasks, best first: `for task in q.leases(until_empty=True)`.
 
         Each lease is extended while the body runs. The next step of the loop acks the task before
-        it; so does `continue`. So `[task for task in q.leases(...)]` finishes tasks that
-        no code has worked on. If the body ends the delivery itself (`rate_limited`, `release`,
-        `fail`, `bury`, `ack`, ...), the loop does not.
+        it; so does `continue`. If the body ends the delivery itself (`rate_limited`, `release`,
+        `fail`, ...), the loop does not. If a lease is lost, the loop logs that and goes on.
 
-        If the loop is left early (`break`, `return`, an exception), its last task is not acked;
-        another `for` over the same loop does not ack it either. That task comes back when its lease
-        ends, and an attempt is counted. The lease is extended while the loop object exists, so do
-        not keep it in a variable; use a `with`. The `with` ends the delivery at once, as `lease()`
-        does. At `break`, `return` and Ctrl-C it gives the task back, uncounted. At an error it
-        fails the task; at a signal it does what the signal says. Errors and signals are raised
-        further, since the loop has ended:
+        If the loop is left early (`break`, `return`, an exception), its last task is not acked. It
+        comes back when its lease ends, and an attempt is counted. The lease is extended while the
+        loop object exists, so do not keep it in a variable; use a `with`, which ends the delivery
+        at once, as `lease()` does. At `break`, `return` and Ctrl-C it gives the task back,
+        uncounted. At an error it fails the task; at a signal it does what the signal says. Errors
+        and signals are raised further, since the loop has ended:
 
             with q.leases() as tasks:
                 for task in tasks: ...
-
-        If a lease is lost, the loop logs that and goes on.
 
         Args:
             visibility: Seconds of each lease, from 0.001; None takes the queue's default.
@@ -588,7 +575,7 @@ class DPQ(QueueLife[P]):
         Raises:
             LeaseLostError: Another delivery has the task. Nothing changed.
             PayloadError: The result has no JSON form, or is too long. Nothing changed: the lease
-                goes on, and the task can be acked in another way.
+                goes on.
         """
         line = result_line(result, keep, task)
         return self._end(self._operations.ack, task, cost, line)
@@ -605,9 +592,9 @@ class DPQ(QueueLife[P]):
 
         Args:
             tasks: What pop returned.
-            costs: For each task the units that it has spent, as in `spent`; or None for all.
-            results: For each task what it has returned, as in `ack`, or `NO_RESULT`; or None for
-                all. If one of them cannot be kept, nothing changes.
+            costs: For each task the `cost` of `ack`; or None for all.
+            results: For each task the `result` of `ack`, or `NO_RESULT`; or None for all. If one of
+                them cannot be kept, nothing changes.
             keep: Seconds that the results are kept.
 
         Returns:
@@ -749,14 +736,12 @@ class DPQ(QueueLife[P]):
     # Results and progress
 
     def result(self, task_id: str, *, timeout: float | None = 0) -> Any:
-        """Return what a task has returned, once it has ended; wait for that on the server.
+        """Return the `result` of a task's ack; wait on the server until the task has ended.
 
-        It is the `result` that its ack has named. There are three more answers, and each is an
-        error of its own. Of a task that has come back (recurring, or pushed again with `rerun`),
-        the newest result counts; `results` has all of them. While such a task is a dead letter,
-        that counts. All callers of one queue object wait on one connection. Each asks again every
-        5 s by itself, so an end that nobody tells (an ack without a result, a purge) takes so long
-        to be noticed.
+        Of a task that has come back (recurring, or pushed again with `rerun`), the newest result
+        counts, unless it is dead now; `results` has all. All callers of one queue object wait on
+        one connection. Each asks again every 5 s, so an end that nobody tells (an ack without a
+        result, a purge) is noticed that late.
 
         Args:
             task_id: The id that `push` returned.
@@ -779,9 +764,8 @@ class DPQ(QueueLife[P]):
     ) -> list[Result]:
         """Return kept results in the order in which their tasks were finished, the oldest first.
 
-        Any number of readers may read them: each keeps the `id` of the last result that it has
-        seen, and nothing is stored for it. A result whose time is over is left out. Deaths are not
-        among them; `events` has those.
+        Each reader keeps the `id` of the last result that it has seen, and nothing is stored for
+        it. A result whose time is over is left out. Deaths are among the events (`q.admin.events`).
 
         Args:
             after: The `id` of the last result that is known; "" begins with the oldest one.
@@ -800,10 +784,10 @@ class DPQ(QueueLife[P]):
     def progress(
         self, task: Task[P], done: float, total: float | None = None, text: str = ""
     ) -> None:
-        """Tell how far the work on a task is: `get`, `dpq get --wait` and the dashboard show it.
+        """Tell how far the work on a task is: `q.progress(task, 3, 10)`.
 
-        The newest call counts. It is shown while this delivery is the live one. In a worker,
-        `Context.progress` costs no round trip.
+        `get` and all screens show it. The newest call counts, while this delivery is the live one.
+        In a worker, `Context.progress` costs no round trip.
 
         Args:
             task: What pop returned.
@@ -872,12 +856,10 @@ class DPQ(QueueLife[P]):
     ) -> None:
         """Change a live task: its priority, its cost, or the time when it is ready.
 
-        `cost` is that of `push`, and replaces all units. `delay` is in seconds from now, or a
-        timedelta. If the task is running, its priority and cost can change; they hold when it comes
-        back.
-
-        Name the task by its id or its key. Of a recurring task `delay` moves the next run;
-        the times of `every` then count from there.
+        Name the task by its id or its key. `cost` is that of `push`, and replaces all units.
+        `delay` is in seconds from now, or a timedelta; of a recurring task it moves the next run,
+        and the times of `every` then count from there. Of a running task priority and cost can
+        change; they hold when it comes back.
 
         Raises:
             TaskNotFoundError: No live task has this id or key. Nothing changed.
@@ -893,10 +875,8 @@ class DPQ(QueueLife[P]):
 
         A worker hears of it within a third of the visibility, and after 10 s at most: the context
         of its handler says `cancelled`, and a coroutine is cancelled. The holder's next call raises
-        `LeaseLostError`, whose `cancelled` is True; an ack returns False.
-
-        Name the task by its id or its key, as for `update`. A recurring task does not come back. A
-        retry raises TaskNotFoundError.
+        `LeaseLostError`, whose `cancelled` is True; an ack returns False. A recurring task does not
+        come back.
 
         Args:
             task_id: The id.
@@ -904,20 +884,10 @@ class DPQ(QueueLife[P]):
             running: False leaves a running task alone, and raises.
 
         Raises:
-            TaskNotFoundError: No live task has this id or key.
+            TaskNotFoundError: No live task has this id or key; so does a retry.
             ConfigurationError: The task is running, and `running` is False. Nothing changed.
         """
         self._session.run(self._operations.cancel, task_id, key, running=running)
-
-    def forget(self, key: str) -> bool:
-        """Free a seen key (`unique_for`), so that the next push with it adds a task again.
-
-        A key that a stored task has is not freed: `cancel` that task.
-
-        Returns:
-            True if it was a seen key. Else nothing has changed.
-        """
-        return self._session.run(self._operations.forget_key, key)
 
     # Batches
 
@@ -930,16 +900,11 @@ class DPQ(QueueLife[P]):
         """
         return self._session.run(self._operations.batch, name)
 
-    def batches(self, n: int = 100) -> list[BatchState]:
-        """List batches, the one that changed last first."""
-        return self._session.run(self._operations.batches, n)
-
     def seal_batch(self, name: str, *, on_finish: Push[P] | None = None) -> BatchState:
         """Declare that a batch is complete: once none of its tasks is left, it is finished.
 
-        Call it behind the last push. A batch that is empty for a moment while its producer still
-        pushes is not finished. Tasks of a sealed batch may still push others into it, before they
-        are acked. A batch that has no task is finished at once.
+        Call it behind the last push. Tasks of a sealed batch may still push others into it, before
+        they are acked. A batch that has no task is finished at once.
 
         The first seal with an `on_finish` stores this task: it is delayed until the batch is
         finished, and then runs once, also if some tasks of the batch are dead. The call may be
@@ -981,219 +946,7 @@ class DPQ(QueueLife[P]):
             self._operations.purge, None if state is None else task_state(state)
         )
 
-    def bulk(
-        self,
-        action: BulkAction,
-        chosen: Filter | None = None,
-        *,
-        priority: float | None = None,
-        reason: str | None = None,
-        rate: float | None = None,
-        progress: Callable[[BulkProgress], object] | None = None,
-        by: str | None = None,
-    ) -> BulkProgress:
-        """Do an action on all tasks that pass a filter, in steps of 200.
-
-        The tasks are counted first, and at most so many are changed. No step holds up the server.
-        Tasks that come meanwhile may be changed or not.
-
-        Args:
-            action: `cancel`, `update` (the priority) and `run` (delayed tasks, now) take live
-                tasks, `release` and `bury` running ones, `replay` and `purge` dead ones.
-            chosen: The filter; None for all tasks of the states that the action takes.
-            priority: The new priority of `update`.
-            reason: The reason of `bury`.
-            rate: Of `replay`: tasks per second, from 0.001; None: as fast as it goes.
-            progress: Called after each step; the action stops if it returns False.
-            by: The person or program that does so, for the event.
-
-        Returns:
-            What was done. Tasks that have changed before their turn are left, and counted. If a
-            call ends early, call it again: it goes on with those that still pass.
-
-        Raises:
-            ConfigurationError: The action takes no such tasks, or a value is out of its bounds.
-        """
-        from dpq.verbs.bulk import Bulk
-
-        value = priority if action == "update" else reason
-        bulk = Bulk(
-            self._operations, action, EVERY_TASK if chosen is None else chosen, value, rate, by
-        )
-        goes_on = True
-        while goes_on and self._session.run(bulk.count_some):
-            goes_on = progress is None or progress(bulk.progress()) is not False
-        while goes_on and (taken := self._session.run(bulk.step)) is not None:
-            goes_on = progress is None or progress(bulk.progress()) is not False
-            if goes_on and rate and not bulk.is_over:
-                pause(taken / rate)
-        self._session.run(bulk.tell)
-        return bulk.progress(stopped=not goes_on)
-
-    def count(self, chosen: Filter) -> int:
-        """Count the tasks that pass a filter, in bounded steps; without a state, the live ones."""
-        from dpq.verbs.bulk import Bulk
-
-        dead = getattr(chosen, "state", None) is TaskState.DEAD
-        bulk = Bulk(self._operations, "purge" if dead else "cancel", chosen)
-        while self._session.run(bulk.count_some):
-            pass
-        return bulk.count
-
-    def register(self) -> None:
-        """Create the queue, and add its name to the list that daemons and the CLI read.
-
-        The first push does both, unless its Redis user may not write that list. Then an
-        administrator calls this once. Safe to call again.
-
-        Raises:
-            ConfigurationError: A setting that this client names contradicts the queue.
-        """
-        self._session.ready()
-        self._session.open(create=True)
-        self._session.run(self._operations.register)
-
-    def export(self, *, pause: bool = False) -> Iterator[str]:
-        """Read the whole queue as lines of JSON: settings, limits, and every task.
-
-        A line has all that is stored of a task: state, due time, counts, key, priority, place
-        among equals. A running task is written as a ready one, with its counts and without its
-        lease. Each step reads about 100 tasks, so a queue of any size goes on meanwhile. Then the
-        lines are no snapshot: a task that is stored all the time is written once at least, as it is
-        at some moment in between; one that is pushed or acked meanwhile may be there or not.
-
-        Args:
-            pause: Pause the queue for the time of the export, and end as it was paused before. If
-                nobody pushes, ends or changes tasks meanwhile, the copy is exact: the last line
-                has as `changed` the totals that have moved, `{}` for none.
-
-        Yields:
-            Lines, each with its line break. The last one has counts, so that `import_` notices a
-            file that was cut.
-
-        Raises:
-            ConfigurationError: There is no such queue.
-            ExportFileError: Behind the last line: tasks are stored that were not written.
-
-        Source: docs/operations.md, "Export and import".
-        """
-        from dpq.verbs.transfer import PAUSE_SECONDS, Export, Position
-
-        export, by = Export(self._operations), process_name()
-        yield self._session.run(export.begin, pause)
-        at: Position | None = None
-        renew = 0.0
-        try:
-            while at is not None or not renew:
-                if time.monotonic() >= renew:
-                    renew = time.monotonic() + PAUSE_SECONDS / 3
-                    if pause:
-                        self._session.run(self._operations.pause, PAUSE_SECONDS, by)
-                if at is None:
-                    self._session.run(export.count)
-                lines, at = self._session.run(export.page, at or Position())
-                for line in lines:
-                    yield line
-            yield self._session.run(export.end)
-            export.require_whole()
-        finally:
-            if pause and renew:
-                self._session.run(export.restore_pause, by)
-
-    def import_(
-        self,
-        lines: Iterable[str | bytes],
-        *,
-        follow: bool = False,
-        keep: bool = False,
-        again: bool = False,
-    ) -> Imported:
-        """Add the tasks of an export, with their ids, states, due times, counts and places.
-
-        If the queue does not exist, it is created with the settings of the export. Each step adds
-        up to 100 tasks, all of them or none, and notes its last line in the queue. So if the import
-        is called again with the same lines, after whatever error, it goes on where it was: no
-        task is added twice, also if consumers have ended some. A task that the queue has is left
-        as it is.
-
-        Args:
-            lines: The lines of `export`: a file, a list or any iterable.
-            follow: Keep the queue's settings and limits, and give its order and aging to the
-                tasks. By default another order, aging, fairness, cap or limit is an error.
-            keep: Leave out tasks whose id or key another task has. By default that is an error.
-            again: Add the tasks of an export that was imported here before once more: all that are
-                not stored.
-
-        Returns:
-            The counts.
-
-        Raises:
-            ExportFileError: A line is not what an export writes, or lines are missing. Nothing was
-                written: all lines are checked first.
-            ImportConflictError: Another task has the id or the key of a task.
-            ConfigurationError, LimitChangedError: Settings or limits differ.
-
-        Source: docs/operations.md, "Export and import".
-        """
-        from dpq.verbs.transfer import Import, rereadable
-
-        with rereadable(lines) as source:
-            importing = Import(self._operations, source, follow=follow, keep=keep, again=again)
-            for _ in importing.check():
-                pause(0)
-            is_new = self._session.run(importing.begin)
-            self._session.open(create=is_new)
-            self._session.run(importing.start)
-            for batch in importing.batches():
-                self._session.run(importing.add, batch)
-            self._session.run(importing.finish)
-        return importing.report
-
-    def drop(self) -> None:
-        """Remove the whole queue: tasks, settings, totals and its name in the registry.
-
-        Units of limits that its tasks have taken are forgotten with the limits.
-        """
-        self._session.require_open()
-        if not self._session.checked:
-            self._session.check_server()
-        self._session.send(self._operations.drop())  # it works in any format
-        self._operations.forget()
-
     # Limits and groups
-
-    def set_bounds(
-        self,
-        *,
-        max_tasks: int | None = None,
-        max_waiting: int | None = None,
-        when_full: WhenFull | None = None,
-    ) -> None:
-        """Bound the queue, for all producers together, also for those that run already.
-
-        What is not named stays as it is. So every process may set the same bounds at its start. A
-        bound refuses new tasks only: a task that comes back (a retry, a delay or a lease that is
-        over, a next run, a replay) and a push that meets the task of its key need no room. So a
-        queue may hold more than its bound, until consumers have worked it down.
-
-        Args:
-            max_tasks: The most live tasks, delayed and running ones included, 1 to 10^9; 0 for no
-                bound.
-            max_waiting: The most tasks of each group that are due and that no consumer has, 1 to
-                10^9; 0 for no bound. Tasks without a group do not count.
-            when_full: For a group that is full: `"refuse"` (a new queue) raises `QueueFullError`;
-                `"drop_worst"` takes the task, and makes the worst of the group, which may be the
-                new one, a dead letter with the reason `group full`.
-
-        Raises:
-            ConfigurationError: A bound is out of its own bounds, or none is named.
-        """
-        operation = self._operations.set_bounds
-        self._session.run(operation, max_tasks, max_waiting, when_full)
-
-    def bounds(self) -> Bounds:
-        """Read the bounds of the queue."""
-        return self._session.run(self._operations.bounds)
 
     def set_limit(
         self,
@@ -1211,18 +964,18 @@ class DPQ(QueueLife[P]):
         reset: bool = False,
         in_order: bool = False,
     ) -> None:
-        """Limit what is popped, for all consumers together, also for those that run already.
+        """Limit what all consumers pop together: `q.set_limit("10/s", group="api.example")`.
 
-        The call replaces the limit of the same queue or group. Units that were granted before still
-        count in a window of the same length, and a learned rate stays. So every process may set the
-        same limit at its start. `reset=True` lets it begin anew.
+        The call replaces the limit of the same queue or group, also for consumers that run already.
+        Units that were granted before still count in a window of the same length, and a learned
+        rate stays. So every process may set the same limit at its start.
 
         Args:
-            rate: Units in a window, 0.001 to 10^9; or a text with the window, as on the
-                command line: `"10/s"`, `"300/15m,moving"`, `"10000/day@UTC"`; or several
-                `RateLimit`s and `Quota`s, all of which hold. Never more than rate + burst - 1 units
-                are granted in any window of `per` seconds, of a moving one never more than rate,
-                and of a quota never more than its amount in a period.
+            rate: Units in a window, 0.001 to 10^9; or a text with the window, as on the command
+                line: `"10/s"`, `"300/15m,moving"`, `"10000/day@UTC"`; or several `RateLimit`s and
+                `Quota`s, all of which hold. Never more than rate + burst - 1 units are granted in
+                any window of `per` seconds, of a moving one never more than rate, and of a quota
+                never more than its amount in a period.
             per: Seconds of the window, 0.001 to 10 years.
             burst: Units that may be taken at once after a rest.
             group: A group; `"*"` for every group that has no limit of its own; None for the queue.
@@ -1242,7 +995,7 @@ class DPQ(QueueLife[P]):
             reset: Forget what was granted and counted in its windows and quotas, the learned rate,
                 slack and estimates, and what the host has said is left. A closing stays:
                 `delay_group(group, 0)` opens a group. Of `"*"` for every group that has no limit of
-                its own, one after the other. Not for a program's start: each would reset it.
+                its own. Not for a program's start: each would reset it.
             in_order: Run the tasks of the group one at a time, each once the one before is finished
                 or dead: while a task waits for its retry, after `fail`, `release`, `set_visibility`
                 or a 429, no other task of the group runs. A replayed task, or one that `update` has
@@ -1320,14 +1073,14 @@ class DPQ(QueueLife[P]):
         status: int | None = None,
         headers: Headers | None = None,
     ) -> list[Budget]:
-        """Take in what a host says is left of its limit: no consumer goes beyond it.
+        """Take in what a host says is left of its limit: `q.observe(task, response)`.
 
-        So a limit is obeyed before the first 429. Tasks and permits that are still under way count
-        as if the host did not know them yet. At the reset the whole limit is left again, if the
-        host says it, until an hour after its last reset; else nothing is known. A reset more than
-        60 s away, or than the longest window of the own limit, counts if two answers name it; until
-        then one task asks again, alone. Own limits hold beside it, and it loosens none. Call it
-        before the delivery is ended.
+        So a limit is obeyed before the first 429, by all consumers. Tasks and permits that are
+        still under way count as if the host did not know them yet. At the reset the whole limit is
+        left again, if the host says it, until an hour after its last reset; else nothing is known.
+        A reset more than 60 s away, or than the longest window of the own limit, counts if two
+        answers name it; until then one task asks again, alone. Own limits hold beside it, and it
+        loosens none. Call it before the delivery is ended.
 
         Args:
             task_or_group: The task that has the answer, for its group (the queue, if it has none);
@@ -1379,28 +1132,24 @@ class DPQ(QueueLife[P]):
     ) -> Iterator[Permit]:
         """Take units of a limit: `with q.acquire("api.example") as permit:`.
 
-        Tasks and permits share the limit of the group and of the queue: together they are never
-        granted more, and no task is needed. If units are missing, they are booked up to 5 s ahead,
-        first come, first served, and the caller sleeps until then without asking again.
-        `permit.report(response)` makes all callers obey a 429. If the body raises
-        `RateLimited`, that is reported, and raised further.
+        Tasks and permits share the limit of the group and of the queue, and no task is needed. If
+        units are missing, they are booked up to 5 s ahead, and the caller sleeps until then without
+        asking again. Callers and tasks that wait for the same units stand in one line: the better
+        priority first, then the earlier one. `permit.report(response)` makes all callers obey
+        a 429; so does a `RateLimited` that the body raises.
 
         A caller that is interrupted before its moment leaves it to the next one that asks for the
-        same group and cost; if none does, the units stay spent. Callers and tasks that wait for the
-        same units stand in one line: the better priority first, then the earlier one. A paused
-        queue grants permits: only `delay_group`, a 429 and limits hold callers up.
-
-        With a `concurrency` of the group or the queue, and after a 429, a permit is a lease until
-        the end of the body. A caller keeps its place on the server, and is called when a lease is
-        free for it.
+        same group and cost; if none does, the units stay spent. A paused queue grants permits: only
+        `delay_group`, a 429 and limits hold callers up. With a `concurrency` of the group or the
+        queue, and after a 429, a permit is a lease until the end of the body.
 
         Args:
             group: The group; None takes the limit of the queue alone.
             cost: Units, as for `push`.
             timeout: Seconds to wait at most; 0 does not wait, None waits for ever.
             priority: The priority, which reserves and waiting tasks are compared with.
-            lease: Seconds after which a permit that is a lease comes back if this process dies;
-                it is extended while the body runs.
+            lease: Seconds after which a permit that is a lease comes back if this process dies; it
+                is extended while the body runs.
             member: The member of the group's pool that it must be, as a client has its key. None
                 takes any: `permit.member` says which. A group without members ignores it.
 
@@ -1425,27 +1174,15 @@ class DPQ(QueueLife[P]):
             raise
         permit.end(None)
 
-    def limits(self) -> list[LimitState]:
-        """Look at the queue, the default of all groups, and every group with its own limit."""
-        return self._session.run(self._operations.limits)
-
-    def groups(self) -> list[LimitState]:
-        """Look at every group that is closed now, or has a limit of its own."""
-        return self._session.run(self._operations.groups)
-
-    def group(self, name: str) -> LimitState:
-        """Look at one group: its limit, the units left, if it is open, and if not, why."""
-        return self._session.run(self._operations.group, name)
-
     @overload
     def why(self, task_id: None = None) -> Verdict: ...
     @overload
     def why(self, task_id: str) -> str: ...
     def why(self, task_id: str | None = None) -> str | Verdict:
-        """Say why a task is not running; without an id, why the queue does not move.
+        """Say why a task is not running; without an id, why the queue stands still: `q.why()`.
 
         A `Verdict` says in one sentence what holds the queue, who is at fault, until when, and what
-        to do. All screens and the command line show the same words.
+        to do.
 
         Raises:
             TaskNotFoundError: Nothing is stored under this id.
@@ -1454,136 +1191,12 @@ class DPQ(QueueLife[P]):
         """
         return self._session.run(self._operations.why, task_id)
 
-    def drain(self, *, over: float | None = None) -> Drain:
-        """Say when all tasks that are due now will have started, within a factor of 1.5.
+    @cached_property
+    def admin(self) -> Admin[P]:
+        """The calls of operators: workers, limits, events, many tasks at once, export."""
+        from dpq.queue.admin import Admin
 
-        It may be farther off if tasks take first much of one unit and later of another, or wait
-        for what a reserve leaves; for spread quotas in a pool or beside a limit of the queue; for a
-        few unequal or pinned tasks of a pool; and while a rate is learned.
-
-        Args:
-            over: Seconds (0.001 to 3600) to measure how many tasks come and end, which the call
-                waits for. None: the last 5 minutes of the history say it; if nobody has stored
-                them, limits alone do, as if consumers kept up with them; else it is `unknown`.
-
-        Raises:
-            ConfigurationError: `over` is out of its bounds.
-
-        Source: docs/design.md, "Drain time".
-        """
-        from dpq.explain.drain import MAX_OVER_SECONDS, drain_of, point_of
-        from dpq.explain.pace import pace_of
-
-        if over is None:
-            return self._session.run(self._operations.drain)
-        number("over", over, "seconds", 0.001, MAX_OVER_SECONDS)
-        before = self._session.run(self._operations.drain_look)
-        pause(over)
-        look = self._session.run(self._operations.drain_look)
-        return drain_of(look, pace_of([point_of(before), point_of(look)], patience=0))
-
-    def history(self, seconds: float = 3600) -> list[Slot]:
-        """Return what the queue counted and held, minute by minute, the oldest first.
-
-        Minutes are kept for a day, quarters of an hour for 14 days. Workers, the scheduler and the
-        dashboard store them while they run, and while tasks move; a slot that is missing costs
-        resolution and loses no count.
-
-        Args:
-            seconds: How far back (1 to 1 209 600). Up to a day the slots are minutes, else
-                quarters of an hour.
-
-        Raises:
-            ConfigurationError: `seconds` is out of its bounds.
-
-        Source: docs/design.md, "History".
-        """
-        return self._session.run(self._operations.history, seconds)
-
-    def events(
-        self,
-        after: str = "",
-        limit: int = 100,
-        *,
-        task_id: str | None = None,
-        kinds: str | Collection[str] = (),
-    ) -> list[Event]:
-        """Return what happened: failed attempts, deaths, 429s, limits set; the oldest first.
-
-        The queue keeps the last 10 000 or so. A task that is pushed, runs and ends well has none.
-
-        Args:
-            after: The `id` of the last event that is known; "" returns the newest ones.
-            limit: Events at most (1 to 1000).
-            task_id: Only the events of this task, which may be gone.
-            kinds: Only events of this kind, or of these; see `Event`.
-
-        Raises:
-            ConfigurationError: `after` is no id of an event, or `limit` is out of its bounds.
-
-        Source: docs/storage.md, "Events".
-        """
-        return self._session.run(self._operations.events, after, limit, task_id, kinds)
-
-    def workers(self) -> list[WorkerInfo]:
-        """List the workers of this queue, the longest running first.
-
-        A worker reports when it begins, every 10 s and when it ends. A worker that died is listed
-        for up to 60 s more.
-        """
-        return self._session.run(self._operations.workers)
-
-    def quiet(self, worker: str, *, by: str | None = None) -> int:
-        """Tell a worker to take no new tasks of this queue; it finishes those that it runs.
-
-        The worker hears of it by its next heartbeat, within 10 s. It gives back, uncounted, the
-        tasks that it has not begun, and it goes on with its other queues. It stays quiet until
-        `unquiet`, or until it ends. A worker that is started later is not quiet, whatever its
-        name. Safe to call again.
-
-        Args:
-            worker: The name of a worker, or the id of one run: `workers` lists both.
-            by: The person or program that does so: `workers` and the event say it.
-
-        Returns:
-            The number of running workers of that name or id; 0 if there is none.
-        """
-        return self._session.run(self._operations.quiet, worker, by)
-
-    def unquiet(self, worker: str, *, by: str | None = None) -> int:
-        """Tell a worker that is quiet to take tasks again; see `quiet`."""
-        return self._session.run(self._operations.quiet, worker, by, quiet=False)
-
-    def held(
-        self, n: int = 100, *, worker: str | None = None, older_than: float | None = None
-    ) -> list[LeaseInfo]:
-        """List the leases of this queue, the longest held first, with holders and times.
-
-        All leases are read, in bounded steps, without their payloads. A task that `set_visibility`
-        hides is not among them.
-
-        Args:
-            n: The most leases to list.
-            worker: Only those of the workers with this name, or of the run with this id.
-            older_than: Only those of tasks that were popped so many seconds ago, or before.
-        """
-        return self._session.run(self._operations.held, n, worker, older_than)
-
-    def release_held(self, leases: Iterable[LeaseInfo]) -> int:
-        """Give tasks back that others hold, uncounted, as `release` does.
-
-        Each is ready at once. So it may run again while its holder, if that is alive, still works
-        on it. The holder's lease is lost at its next extension. It may still ack the task until
-        another consumer has popped it.
-
-        Args:
-            leases: Leases that `held` has listed. It goes in bounded steps, 100 at once.
-
-        Returns:
-            The number that were given back. A delivery that has ended meanwhile is left alone: its
-            token is not the live one.
-        """
-        return self._session.run(self._operations.release_held, leases)
+        return Admin(self)
 
     @property
     def dead(self) -> DeadLetters[P]:

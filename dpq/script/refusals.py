@@ -39,8 +39,8 @@ def other_format(queue_name: str, known: str, stored: str) -> ConfigurationError
     """Make the error for a storage format that this DPQ does not know."""
     return ConfigurationError(
         f"queue {queue_name!r} is stored in format {stored}, and this DPQ knows format {known}: "
-        "run this program with the DPQ that wrote it, or drop() the queue. See docs/operations.md, "
-        '"Upgrades"'
+        "run this program with the DPQ that wrote it, or remove the queue: q.admin.drop(). See "
+        'docs/operations.md, "Upgrades"'
     )
 
 

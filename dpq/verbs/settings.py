@@ -40,8 +40,8 @@ def agree(queue_name: str, named: dict[str, str], reply: list[bytes]) -> dict[st
         raise ConfigurationError(
             f"order is min, but queue {queue_name!r} is there and has order fifo: leave it out to "
             "follow the queue, or use another queue. The order cannot change once a task was "
-            "pushed; export the queue, drop() it, and import it with the new "
-            "order (docs/operations.md)"
+            "pushed; export the queue, drop it, and import it with the new order "
+            "(docs/operations.md)"
         )
     together = {**named, **settings}
     if together.get("order") == "lifo" and ages:

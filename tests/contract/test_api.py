@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import threading
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import pytest
@@ -286,18 +287,18 @@ def test_a_server_that_is_too_old_is_refused(server: Server, redis: Redis, queue
     assert redis.keys(f"dpq:{{{queue_name}}}:*") == []
 
 
-@pytest.mark.parametrize("call", ["push", "drop"])
+@pytest.mark.parametrize("call", ["push", "admin.drop"])
 def test_a_refused_connection_names_the_way_out(queue_name: str, call: str) -> None:
     """Whichever call comes first, blocking or asyncio: a URL that needs no Redis."""
     url, payload = "redis://127.0.0.1:1", ["a"] if call == "push" else []
     q: DPQ[Any] = DPQ.from_url(url, queue_name)
     with pytest.raises(RedisConnectionError, match=r"no Redis here\? .*embedded:\./queue"):
-        getattr(q, call)(*payload)
+        attrgetter(call)(q)(*payload)
     q.close()
 
     async def program() -> None:
         async with AsyncDPQ.from_url(url, queue_name) as queue:
-            await getattr(queue, call)(*payload)
+            await attrgetter(call)(queue)(*payload)
 
     with pytest.raises(RedisConnectionError, match=r"no Redis here\? .*embedded:\./queue"):
         asyncio.run(program())
@@ -337,6 +338,7 @@ def test_threads_share_one_queue_object(redis: Redis, queue_name: str) -> None:
 def _in_child(q: DPQ[Any], results: Any) -> None:
     task = q.pop(timeout=10).task
     q.ack(task)
+    assert q.admin.workers() == []
     results.put((os.getpid(), task.payload))
 
 
@@ -345,6 +347,7 @@ def test_a_queue_object_survives_a_fork(redis: Redis, queue_name: str) -> None:
     """Parent and forked child use the same object at the same time, waits included."""
     q: DPQ[Any] = DPQ(redis, queue_name)
     assert q.pop(timeout=0.05).task is None  # the object now has connections of its own
+    assert q.admin.workers() == []
     context = multiprocessing.get_context("fork")
     results = context.Queue()
     child = context.Process(target=_in_child, args=(q, results))
@@ -376,7 +379,7 @@ def test_every_way_to_tell_what_was_spent(live: DPQ[Any]) -> None:
     q.push_many(Push(n, 9 - n, group="g", cost={"t": 100}, max_attempts=1) for n in range(8))
 
     def left() -> int:
-        return round(q.group("g").units_left[0])
+        return round(q.admin.group("g").units_left[0])
 
     with q.lease() as task:
         assert task is not None
@@ -412,7 +415,7 @@ def test_pools_and_weights(q: DPQ) -> None:
         assert (task.payload, task.member, task.pinned) == (1, "b", "b")
         raise RateLimited(60)
     q.delay_group("g", None, member="a")
-    state = q.group("g")
+    state = q.admin.group("g")
     assert [(m.name, m.reason) for m in state.members] == [
         ("a", "closed by hand"),
         ("b", "rate limited"),
@@ -423,5 +426,5 @@ def test_pools_and_weights(q: DPQ) -> None:
     assert task is not None
     assert (task.payload, task.member, task.deferrals) == (1, "b", 1)
     q.rate_limited(task, 60, scope="group")
-    assert q.group("g").reason == "rate limited"
+    assert q.admin.group("g").reason == "rate limited"
     assert q.check() == []

@@ -15,12 +15,14 @@ import pytest
 
 import dpq
 from dpq import DPQ, AsyncDPQ, AsyncWorker, Worker
+from dpq.queue.admin import Admin
+from dpq.queue.admin_async import AsyncAdmin
 from dpq.queue.dead import DeadLetters
 from dpq.queue.dead_async import AsyncDeadLetters
 
 PACKAGE = Path(dpq.__file__).parent
 
-PAIRS = {DPQ: AsyncDPQ, DeadLetters: AsyncDeadLetters, Worker: AsyncWorker}
+PAIRS = {DPQ: AsyncDPQ, Admin: AsyncAdmin, DeadLetters: AsyncDeadLetters, Worker: AsyncWorker}
 
 NOTHING_TO_AWAIT = {"running", "stop"}
 """The same in both: `running` is entered, `stop` only tells."""
@@ -75,6 +77,14 @@ def test_both_have_the_same_names(blocking: type) -> None:
     assert ours == face(PAIRS[blocking]).keys()
 
 
+@pytest.mark.parametrize("queue", [DPQ, AsyncDPQ])
+def test_a_queue_has_the_verbs_of_work(queue: type) -> None:
+    """It has at most 45 public names. Those for operators stand in `admin`, and nowhere else."""
+    names = {name for name in dir(queue) if name[0] != "_"}
+    assert len(names) <= 45
+    assert not names & {name for name in dir(Admin) if name[0] != "_"}
+
+
 @pytest.mark.parametrize(("name", "member", "twin"), list(pairs()))
 def test_twins_take_and_return_the_same(name: str, member: Any, twin: Any) -> None:
     """Names, kinds, defaults and annotations of arguments are the same, and so is the result."""
@@ -98,7 +108,7 @@ def test_one_text_says_what_both_do(name: str, member: Any, twin: Any) -> None:
     assert re.match(rf"Async `{re.escape(member.__qualname__)}`[.;]", first)
 
 
-@pytest.mark.parametrize("path", ["queue_async.py", "dead_async.py"])
+@pytest.mark.parametrize("path", ["queue_async.py", "admin_async.py", "dead_async.py"])
 def test_a_face_reads_no_task_and_no_reply(path: str) -> None:
     """No reply code is looked at in an asyncio face, and of a task only its id, to log it."""
     tree = ast.parse((PACKAGE / "queue" / path).read_text())

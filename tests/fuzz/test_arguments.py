@@ -4,6 +4,7 @@ import contextlib
 import inspect
 import math
 from collections.abc import Iterator
+from operator import attrgetter
 from typing import Any
 
 import pytest
@@ -88,7 +89,7 @@ calls = st.one_of(
     call("release", TASK, named="delay priority"),
     call("fail", TASK, named="error delay"),
     call("ack get peek cancel", anything),
-    call("pause group why clear_limit purge", anything),
+    call("pause admin.group why clear_limit purge", anything),
     call("peek delay_group", anything, anything),
     call("update", st.just("ID") | anything, named="priority delay"),
     call("set_limit", named="rate per burst group concurrency adaptive reserve"),
@@ -108,12 +109,12 @@ def goes_on(redis: Redis) -> None:
     q: DPQ[Any] = DPQ(redis, NAME)
     assert q.check() == []
     q.resume()
-    for state in (None, "*", *(limit.group for limit in q.limits() if limit.group)):
+    for state in (None, "*", *(limit.group for limit in q.admin.limits() if limit.group)):
         q.clear_limit(state)
     q.purge()
     q.push("after")
     assert q.pop().task.payload == "after"
-    q.drop()
+    q.admin.drop()
 
 
 @examples(30)
@@ -127,7 +128,7 @@ def test_any_call(redis, made):
     for name, arguments, named in made:
         plain = [known.get(a, a) if isinstance(a, str) else a for a in arguments]
         with contextlib.suppress(*ALLOWED):
-            getattr(q, name)(*plain, **named)
+            attrgetter(name)(q)(*plain, **named)
     goes_on(redis)
 
 
@@ -149,7 +150,7 @@ def test_any_queue(redis, name, settings):
             assert task
             assert task.payload == 1
             assert q.ack(task) is True
-        q.drop()
+        q.admin.drop()
 
 
 @examples(40)

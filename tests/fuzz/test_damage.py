@@ -9,6 +9,7 @@ import contextlib
 import re
 import time
 from collections.abc import Iterator
+from operator import attrgetter
 from typing import Any
 
 import pytest
@@ -195,9 +196,9 @@ def every_call(q: DPQ[Any], held: list[Any]) -> list[Any]:
     return [
         q.stats,
         q.check,
-        q.limits,
-        q.groups,
-        lambda: q.group("g0"),
+        q.admin.limits,
+        q.admin.groups,
+        lambda: q.admin.group("g0"),
         *(
             lambda state=state: q.peek(50, state)
             for state in ("ready", "delayed", "waiting", "dead")

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mappin
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any, ClassVar
 
 import fakeredis
@@ -55,7 +55,7 @@ async def asyncio_queue(redis: Redis, name: str) -> AsyncIterator[AsyncDPQ[Any]]
     try:
         yield q
         vars(q._session.connections).pop("call_all", None)  # what a test may have put there
-        await q.drop()
+        await q.admin.drop()
     finally:
         await q.close()
         await client.aclose()
@@ -107,9 +107,15 @@ class Awaited:
 
     @property
     def dead(self) -> Any:
-        dead = self._queue.dead
-        names = ("list", "replay", "purge")
-        return type("Dead", (), {n: staticmethod(self._blocking(getattr(dead, n))) for n in names})
+        return self._part(self._queue.dead)
+
+    @property
+    def admin(self) -> Any:
+        return self._part(self._queue.admin)
+
+    def _part(self, part: Any) -> Any:
+        names = [name for name in dir(part) if inspect.iscoroutinefunction(getattr(part, name))]
+        return SimpleNamespace(**{name: self._blocking(getattr(part, name)) for name in names})
 
     @contextlib.contextmanager
     def lease(self, *args: Any, **options: Any) -> Iterator[Any]:

@@ -10,10 +10,11 @@ from typing import Any
 
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from dpq import QueueStats, Task
+from dpq import Task
 from dpq.link.watches import Marker, Watch
 from dpq.queue.lease_renewal import Leases
 from dpq.script.replies import Batch
+from dpq.types import QueueStats
 from dpq.worker.deliveries import Deliveries
 from dpq.worker.fetch_plan import FetchPlan
 from dpq.worker.outcomes import Done
@@ -48,13 +49,11 @@ class ScriptedQueue:
 
     def __init__(self, name: str, tasks: Iterable[Task[Any]], answers: Iterable[Any] = ()) -> None:
         self.queue_name = name
-        self.durability = "async"
-        self.default_visibility = 30.0
         self.tasks = deque(tasks)
         self.left = len(self.tasks)  # not acked
         self.answers = deque(answers)
         self.markers = [f"{name}:wake"]
-        self.settings: dict[str, str] = {}
+        self.settings = SimpleNamespace(durability="async", default_visibility=30.0)
         self._leases = Kept()
         self._session = SimpleNamespace(operations=self)
 

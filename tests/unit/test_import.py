@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import dpq
+import dpq.types
 
 PACKAGE = Path(dpq.__file__).parent
 
@@ -93,9 +93,11 @@ def test_every_public_name_is_there():
     assert len(told) == len(set(told))
     star = fresh("before = set(globals())\nfrom dpq import *\nprint(*globals().keys() - before)")
     assert set(star.split()) - {"before"} == names
-    for home, in_it in dpq._HOMES.items():
-        module = import_module(f"dpq.{home}")
-        assert all(getattr(dpq, name) is getattr(module, name) for name in in_it)
+    for package in (dpq, dpq.types):
+        assert {name for in_it in package._HOMES.values() for name in in_it} == {*package.__all__}
+        for home, in_it in package._HOMES.items():
+            module = import_module(f"dpq.{home}")
+            assert all(getattr(package, name) is getattr(module, name) for name in in_it)
 
 
 @pytest.mark.parametrize(("name", "library"), [("fastapi", "starlette"), ("django", "django")])

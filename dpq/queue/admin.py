@@ -1,0 +1,404 @@
+# Made from admin_async.py by `make twins`: change that file, not this one.
+"""The calls of operators on a blocking queue, `q.admin`. It only sends."""
+
+from __future__ import annotations  # the import makes no model for each `Task[P]`
+
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import TYPE_CHECKING, Generic
+
+from dpq.model.filter import EVERY_TASK, Filter
+from dpq.model.task import P, TaskState
+from dpq.model.validation import number
+from dpq.queue.inside import process_name
+from dpq.queue.pauses import pause
+
+if TYPE_CHECKING:
+    from dpq.explain.drain import Drain
+    from dpq.explain.operations import Operations
+    from dpq.limits.states import LimitState
+    from dpq.link.session import QueueSession
+    from dpq.model.batch_state import BatchState
+    from dpq.model.history import Event, Slot
+    from dpq.model.queue_settings import Bounds, WhenFull
+    from dpq.model.reports import BulkProgress, Imported, LeaseInfo, WorkerInfo
+    from dpq.queue.life import QueueLife
+    from dpq.verbs.bulk import BulkAction
+
+__all__ = ["Admin"]
+
+
+class Admin(Generic[P]):
+    """The calls of operators on one queue, `q.admin`: `for worker in q.admin.workers(): ...`."""
+
+    def __init__(self, queue: QueueLife[P]) -> None:
+        self._queue = queue
+        self._operations = queue._operations
+
+    @property
+    def _session(self) -> QueueSession[Operations[P]]:
+        return self._queue._session  # another one in a forked child
+
+    def limits(self) -> list[LimitState]:
+        """Look at the queue, the default of all groups, and every group with its own limit."""
+        return self._session.run(self._operations.limits)
+
+    def groups(self) -> list[LimitState]:
+        """Look at every group that is closed now, or has a limit of its own."""
+        return self._session.run(self._operations.groups)
+
+    def group(self, name: str) -> LimitState:
+        """Look at one group: its limit, the units left, if it is open, and if not, why."""
+        return self._session.run(self._operations.group, name)
+
+    def drain(self, *, over: float | None = None) -> Drain:
+        """Say when all tasks that are due now will have started, within a factor of 1.5.
+
+        It may be farther off with tasks that take much of one unit first and of another later, or
+        wait for what a reserve leaves; with spread quotas in a pool or beside a limit of the queue;
+        with few unequal or pinned tasks of a pool; and while a rate is learned.
+
+        Args:
+            over: Seconds (0.001 to 3600) to measure how many tasks come and end, which the call
+                waits for. None: the last 5 minutes of the history say it; if nobody has stored
+                them, limits alone do, as if consumers kept up with them; else it is `unknown`.
+
+        Raises:
+            ConfigurationError: `over` is out of its bounds.
+
+        Source: docs/design.md, "Drain time".
+        """
+        from dpq.explain.drain import MAX_OVER_SECONDS, drain_of, point_of
+        from dpq.explain.pace import pace_of
+
+        if over is None:
+            return self._session.run(self._operations.drain)
+        number("over", over, "seconds", 0.001, MAX_OVER_SECONDS)
+        before = self._session.run(self._operations.drain_look)
+        pause(over)
+        look = self._session.run(self._operations.drain_look)
+        return drain_of(look, pace_of([point_of(before), point_of(look)], patience=0))
+
+    def history(self, seconds: float = 3600) -> list[Slot]:
+        """Return what the queue counted and held, minute by minute, the oldest first.
+
+        Minutes are kept for a day, quarters of an hour for 14 days. Workers, the scheduler and the
+        dashboard store them while they run, and while tasks move; a slot that is missing costs
+        resolution and loses no count.
+
+        Args:
+            seconds: How far back (1 to 1 209 600). Up to a day the slots are minutes, else quarters
+                of an hour.
+
+        Raises:
+            ConfigurationError: `seconds` is out of its bounds.
+
+        Source: docs/design.md, "History".
+        """
+        return self._session.run(self._operations.history, seconds)
+
+    def events(
+        self,
+        after: str = "",
+        limit: int = 100,
+        *,
+        task_id: str | None = None,
+        kinds: str | Collection[str] = (),
+    ) -> list[Event]:
+        """Return what happened: failed attempts, deaths, 429s, limits set; the oldest first.
+
+        The queue keeps the last 10 000 or so. A task that is pushed, runs and ends well has none.
+
+        Args:
+            after: The `id` of the last event that is known; "" returns the newest ones.
+            limit: Events at most (1 to 1000).
+            task_id: Only the events of this task, which may be gone.
+            kinds: Only events of this kind, or of these; see `Event`.
+
+        Raises:
+            ConfigurationError: `after` is no id of an event, or `limit` is out of its bounds.
+
+        Source: docs/storage.md, "Events".
+        """
+        return self._session.run(self._operations.events, after, limit, task_id, kinds)
+
+    def workers(self) -> list[WorkerInfo]:
+        """List the workers of this queue, the longest running first.
+
+        A worker reports when it begins, every 10 s and when it ends. A worker that died is listed
+        for up to 60 s more.
+        """
+        return self._session.run(self._operations.workers)
+
+    def quiet(self, worker: str, *, by: str | None = None) -> int:
+        """Tell a worker to take no new tasks of this queue; it finishes those that it runs.
+
+        The worker hears of it by its next heartbeat, within 10 s. It gives back, uncounted, the
+        tasks that it has not begun, and goes on with its other queues. It stays quiet until
+        `unquiet`, or until it ends. Safe to call again.
+
+        Args:
+            worker: The name of a worker, or the id of one run: `workers` lists both.
+            by: The person or program that does so: `workers` and the event say it.
+
+        Returns:
+            The number of running workers of that name or id; 0 if there is none.
+        """
+        return self._session.run(self._operations.quiet, worker, by)
+
+    def unquiet(self, worker: str, *, by: str | None = None) -> int:
+        """Tell a worker that is quiet to take tasks again; see `quiet`."""
+        return self._session.run(self._operations.quiet, worker, by, quiet=False)
+
+    def held(
+        self, n: int = 100, *, worker: str | None = None, older_than: float | None = None
+    ) -> list[LeaseInfo]:
+        """List the leases of this queue, the longest held first, with holders and times.
+
+        All leases are read, in bounded steps. A task that `set_visibility` hides is not among them.
+
+        Args:
+            n: The most leases to list.
+            worker: Only those of the workers with this name, or of the run with this id.
+            older_than: Only those of tasks that were popped that many seconds ago, or before.
+        """
+        return self._session.run(self._operations.held, n, worker, older_than)
+
+    def release_held(self, leases: Iterable[LeaseInfo]) -> int:
+        """Give tasks back that others hold, uncounted:
+        `q.admin.release_held(q.admin.held(worker="w"))`.
+
+        Each is ready at once, so it may run again while its holder, if that is alive, still works
+        on it. The holder's lease is lost at its next extension. It may still ack the task until
+        another consumer has popped it. The call goes in bounded steps, 100 leases at once.
+
+        Returns:
+            The number that were given back. A delivery that has ended meanwhile is left alone.
+        """
+        return self._session.run(self._operations.release_held, leases)
+
+    def count(self, chosen: Filter) -> int:
+        """Count the tasks that pass a filter, in bounded steps; without a state, the live ones."""
+        from dpq.verbs.bulk import Bulk
+
+        dead = getattr(chosen, "state", None) is TaskState.DEAD
+        bulk = Bulk(self._operations, "purge" if dead else "cancel", chosen)
+        while self._session.run(bulk.count_some):
+            pass
+        return bulk.count
+
+    def bulk(
+        self,
+        action: BulkAction,
+        chosen: Filter | None = None,
+        *,
+        priority: float | None = None,
+        reason: str | None = None,
+        rate: float | None = None,
+        progress: Callable[[BulkProgress], object] | None = None,
+        by: str | None = None,
+    ) -> BulkProgress:
+        """Change all tasks that pass a filter: `q.admin.bulk("cancel", Filter(group="g"))`.
+
+        It goes in steps of 200. The tasks are counted first, and at most that many are changed.
+        Tasks that come meanwhile may be changed or not.
+
+        Args:
+            action: `cancel`, `update` (the priority) and `run` (delayed tasks, now) take live
+                tasks, `release` and `bury` running ones, `replay` and `purge` dead ones.
+            chosen: The filter; None for all tasks of the states that the action takes.
+            priority: The new priority of `update`.
+            reason: The reason of `bury`.
+            rate: Of `replay`: tasks per second, from 0.001; None: as fast as it goes.
+            progress: Called after each step; the action stops if it returns False.
+            by: The person or program that does so, for the event.
+
+        Returns:
+            What was done. Tasks that have changed before their turn are left, and counted. If a
+            call ends early, call it again: it goes on with those that still pass.
+
+        Raises:
+            ConfigurationError: The action takes no such tasks, or a value is out of its bounds.
+        """
+        from dpq.verbs.bulk import Bulk
+
+        value = priority if action == "update" else reason
+        bulk = Bulk(
+            self._operations, action, EVERY_TASK if chosen is None else chosen, value, rate, by
+        )
+        goes_on = True
+        while goes_on and self._session.run(bulk.count_some):
+            goes_on = progress is None or progress(bulk.progress()) is not False
+        while goes_on and (taken := self._session.run(bulk.step)) is not None:
+            goes_on = progress is None or progress(bulk.progress()) is not False
+            if goes_on and rate and not bulk.is_over:
+                pause(taken / rate)
+        self._session.run(bulk.tell)
+        return bulk.progress(stopped=not goes_on)
+
+    def set_bounds(
+        self,
+        *,
+        max_tasks: int | None = None,
+        max_waiting: int | None = None,
+        when_full: WhenFull | None = None,
+    ) -> None:
+        """Bound the queue, for all producers together: `q.admin.set_bounds(max_tasks=10_000)`.
+
+        What is not named stays as it is. So every process may set the same bounds at its start. A
+        bound refuses new tasks only: a task that comes back and a push that meets the task of its
+        key need no room. So a queue may hold more than its bound, until consumers have worked it
+        down.
+
+        Args:
+            max_tasks: The most live tasks, delayed and running ones included, 1 to 10^9; 0: no
+                bound.
+            max_waiting: The most tasks of each group that are due and that no consumer has, 1 to
+                10^9; 0 for no bound. Tasks without a group do not count.
+            when_full: For a group that is full: `"refuse"` (a new queue) raises `QueueFullError`;
+                `"drop_worst"` takes the task, and makes the worst of the group, which may be the
+                new one, a dead letter with the reason `group full`.
+
+        Raises:
+            ConfigurationError: A bound is out of its own bounds, or none is named.
+        """
+        operation = self._operations.set_bounds
+        self._session.run(operation, max_tasks, max_waiting, when_full)
+
+    def bounds(self) -> Bounds:
+        """Read the bounds of the queue."""
+        return self._session.run(self._operations.bounds)
+
+    def batches(self, n: int = 100) -> list[BatchState]:
+        """List batches, the one that changed last first."""
+        return self._session.run(self._operations.batches, n)
+
+    def forget(self, key: str) -> bool:
+        """Free a seen key (`unique_for`), so that the next push with it adds a task again.
+
+        A key that a stored task has is not freed: `cancel` that task.
+
+        Returns:
+            True if it was a seen key. Else nothing has changed.
+        """
+        return self._session.run(self._operations.forget_key, key)
+
+    def export(self, *, pause: bool = False) -> Iterator[str]:
+        """Read the whole queue as lines of JSON: `file.writelines(q.admin.export())`.
+
+        A line has all that is stored of a task. A running task is written as a ready one, with its
+        counts and without its lease. Each step reads about 100 tasks, so a queue of any size goes
+        on meanwhile. Then the lines are no snapshot: a task that is stored all the time is written
+        once at least, as it is at some moment in between; one that is pushed or acked meanwhile may
+        be there or not.
+
+        Args:
+            pause: Pause the queue for the time of the export, and end as it was paused before. If
+                nobody pushes, ends or changes tasks meanwhile, the copy is exact: the last line has
+                as `changed` the totals that have moved, `{}` for none.
+
+        Yields:
+            Settings, limits, tasks: lines, each with its line break. The last one has counts, so
+            that `import_` notices a file that was cut.
+
+        Raises:
+            ConfigurationError: There is no such queue.
+            ExportFileError: Behind the last line: tasks are stored that were not written.
+
+        Source: docs/operations.md, "Export and import".
+        """
+        from dpq.verbs.transfer import PAUSE_SECONDS, Export, Position
+
+        export, by = Export(self._operations), process_name()
+        yield self._session.run(export.begin, pause)
+        at: Position | None = None
+        renew = 0.0
+        try:
+            while at is not None or not renew:
+                if time.monotonic() >= renew:
+                    renew = time.monotonic() + PAUSE_SECONDS / 3
+                    if pause:
+                        self._session.run(self._operations.pause, PAUSE_SECONDS, by)
+                if at is None:
+                    self._session.run(export.count)
+                lines, at = self._session.run(export.page, at or Position())
+                for line in lines:
+                    yield line
+            yield self._session.run(export.end)
+            export.require_whole()
+        finally:
+            if pause and renew:
+                self._session.run(export.restore_pause, by)
+
+    def import_(
+        self,
+        lines: Iterable[str | bytes],
+        *,
+        follow: bool = False,
+        keep: bool = False,
+        again: bool = False,
+    ) -> Imported:
+        """Add the tasks of an export, with their ids, states, due times, counts and places.
+
+        If the queue does not exist, it is created with the settings of the export. Each step adds
+        up to 100 tasks, all of them or none, and notes its last line in the queue. So if the import
+        is called again with the same lines, after whatever error, it goes on where it was: no task
+        is added twice, also if consumers have ended some. A task that the queue has is left as it
+        is.
+
+        Args:
+            lines: The lines of `export`: a file, a list or any iterable.
+            follow: Keep the queue's settings and limits, and give its order and aging to the tasks.
+                By default another order, aging, fairness, cap or limit is an error.
+            keep: Leave out tasks whose id or key another task has. By default that is an error.
+            again: Add the tasks of an export that was imported here before once more: all that are
+                not stored.
+
+        Returns:
+            The counts.
+
+        Raises:
+            ExportFileError: A line is not what an export writes, or lines are missing. Nothing was
+                written: all lines are checked first.
+            ImportConflictError: Another task has the id or the key of a task.
+            ConfigurationError, LimitChangedError: Settings or limits differ.
+
+        Source: docs/operations.md, "Export and import".
+        """
+        from dpq.verbs.transfer import Import, rereadable
+
+        with rereadable(lines) as source:
+            importing = Import(self._operations, source, follow=follow, keep=keep, again=again)
+            for _ in importing.check():
+                pause(0)
+            is_new = self._session.run(importing.begin)
+            self._session.open(create=is_new)
+            self._session.run(importing.start)
+            for batch in importing.batches():
+                self._session.run(importing.add, batch)
+            self._session.run(importing.finish)
+        return importing.report
+
+    def register(self) -> None:
+        """Create the queue, and add its name to the list that daemons and the CLI read.
+
+        The first push does both, unless its Redis user may not write that list. Then an
+        administrator calls this once. Safe to call again.
+
+        Raises:
+            ConfigurationError: A setting that this client names contradicts the queue.
+        """
+        self._session.ready()
+        self._session.open(create=True)
+        self._session.run(self._operations.register)
+
+    def drop(self) -> None:
+        """Remove the whole queue: tasks, settings, totals and its name in the registry.
+
+        Units of limits that its tasks have taken are forgotten with the limits.
+        """
+        self._session.require_open()
+        if not self._session.checked:
+            self._session.check_server()
+        self._session.send(self._operations.drop())  # it works in any format
+        self._operations.forget()
