@@ -10,8 +10,9 @@ from itertools import count
 from math import ceil
 from typing import Any
 
-from dpq import DPQ, Permit
+from dpq import DPQ
 from dpq.limits.permit import DEFAULT_LEASE, Caller, PermitRequest
+from dpq.types import Permit
 
 
 class WindowHost:

@@ -66,7 +66,7 @@ def measure(bench: Bench) -> Iterator[Result]:
                 )
             )
             costs.append(sum(calls for calls, _ in answers) / len(moments))
-    queue.drop()
+    queue.admin.drop()
     shape = f"{PROCESSES} processes, {RATE}/s"
     yield Result(f"acquire, share of the limit used, {shape}", "", Target("at least", 0.95), shares)
     yield Result(f"acquire, windows above the bound, {shape}", "", Target("at most", 0), above)
@@ -116,7 +116,7 @@ def _waiting_for_leases(bench: Bench) -> Iterator[Result]:
             evenness.append(min(served) / max(served))
             latest.append(wait / (threads / sum(served) * HELD_FOR))
             costs.append(calls)
-        tools.queue.drop()
+        tools.queue.admin.drop()
         tools.queue.close()
         shape = f"{threads} threads, {leases} leases"
         yield Result(f"acquire, share of the leases, {shape}", "", Target("at least", 0.95), shares)
@@ -148,7 +148,7 @@ def _before_tasks(bench: Bench) -> Iterator[Result]:
     stop.set()
     for thread in consumers:
         thread.join()
-    queue.drop()
+    queue.admin.drop()
     yield Result("acquire, wait of priority 9 among tasks", "s", Target("at most", 0.1), waits)
 
 

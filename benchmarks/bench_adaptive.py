@@ -151,7 +151,7 @@ def _learned(bench: Bench, place: Place, turn: int) -> tuple[float, int]:
     queue = bench.queue(clock=lambda: clock[0])
     queue.set_limit(FIRST, 1, group="api", adaptive=LEARN)
     reached = run(Queued(queue), clock, place, turn)
-    queue.drop()
+    queue.admin.drop()
     return reached
 
 

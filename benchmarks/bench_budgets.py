@@ -24,7 +24,7 @@ def measure(bench: Bench) -> Iterator[Result]:
         queue: DPQ[Any] = bench.queue(clock=lambda clock=clock: clock[0])
         callers = Callers(queue, clock, host, lambda: bench.random.uniform(*WAY_MS))
         callers.run(CALLERS, SECONDS)
-        queue.drop()
+        queue.admin.drop()
         refused.append(host.answers.count(429) / len(host.answers) * 100)
         shares.append(host.answers.count(200) / (LIMIT * SECONDS))
     shape = f"{CALLERS} callers, {LIMIT}/s in fixed windows, {WAY_MS[0]} to {WAY_MS[1]} ms away"

@@ -100,7 +100,7 @@ def _cycle(
         samples.append(sum(ours) / raw)
         each = SLICES * HUNDREDS * 100 / 1e6
         parts.append([part / each for part in (*ours, raw)])
-    queue.drop()
+    queue.admin.drop()
     bench.wait_until_freed()
     push, pop, ack, raw = (median(column) for column in zip(*parts[1:], strict=True))
     detail = f"push {push:.1f} us, pop {pop:.1f}, ack {ack:.1f}, raw {raw:.2f}"

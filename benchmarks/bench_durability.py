@@ -92,7 +92,7 @@ def measure(bench: Bench) -> Iterator[Result]:
         yield compare_crowd(name, None, "fsync")
     client.config_set("appendonly", "no")
     loop.close()
-    loose.drop()
+    loose.admin.drop()
     loose.close()
 
 

@@ -61,7 +61,7 @@ def _crawl(bench: Bench, way: Way, slack: float | None, requests: int) -> tuple[
         way_ms=lambda: way.takes(bench.random),
         answer_ms=lambda: ANSWER_MS,
     )
-    queue.drop()
+    queue.admin.drop()
     least_ms = (requests / way.rate - 1) * 1000  # a second's at once, then as many each second
     refused = host.refused / (host.refused + requests) * 200
     return refused, (host.served[-1] - START_MS) / least_ms

@@ -51,7 +51,7 @@ def _one_by_one(bench: Bench) -> Result:
 
     def fill() -> None:
         for queue in (free, limited):
-            queue.drop()
+            queue.admin.drop()
             bench.fill(queue, SLICES * ONE_BY_ONE)
         limited.set_limit(WIDE, 1, WIDE)
 
@@ -97,7 +97,7 @@ def _past_a_group(bench: Bench, what: str) -> Result:
         pairs = [(_pops_time(bench, with_it), _pops_time(bench, without)) for _ in range(20)]
         samples.append(median(a[0] for a, _ in pairs) / median(b[0] for _, b in pairs))
         server = median(a[1] for a, _ in pairs), median(b[1] for _, b in pairs)
-    with_it.drop()
+    with_it.admin.drop()
     bench.wait_until_freed()
     detail = f"of the server {server[0]:.0f} us, without {server[1]:.0f} us"
     name = f"{POPS} pops past a {what} group of {CLOSED:,} / without it"
@@ -133,7 +133,7 @@ def _beside(bench: Bench, what: str, groups: int) -> Result:
     kind = f"of {groups} groups" if groups else "without a group"
     name = f"pop of tasks {kind} beside {what} / without it, server"
     for queue in (with_it, without):
-        queue.drop()
+        queue.admin.drop()
     bench.wait_until_freed()
     return Result(name, "x", Target("at most", 1.15), samples[1:], detail)
 
@@ -176,7 +176,7 @@ def _exact_waits(bench: Bench) -> Iterator[Result]:
         acks = len(moments)
         calls.append((bench.script_time()[0] - before - acks) / acks)
         late.append(percentile([b - a - 1000 / RATE for a, b in pairwise(moments)], 0.99))
-        queue.drop()
+        queue.admin.drop()
     shape = f"{WAITERS} waiting processes, {RATE}/s"
     name = f"lateness of a unit's grant, {shape}, p99"
     yield Result(name, "ms", Target("at most", 5), late)

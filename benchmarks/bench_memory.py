@@ -27,7 +27,7 @@ def measure(bench: Bench) -> Iterator[Result]:
             for n, priority in enumerate(bench.priorities(TASKS))
         )
         taken = used() - before
-        queue.drop()
+        queue.admin.drop()
         queue.close()
         return taken / TASKS
 

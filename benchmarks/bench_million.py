@@ -89,7 +89,7 @@ def measure(bench: Bench) -> Iterator[Result]:
     queue, client = bench.watched(clock=clock)
     yield _due_at_once(bench, queue, client, clock)
     yield _pop_of_a_million(bench, queue, bench.queue(clock=clock), clock)
-    queue.drop()
+    queue.admin.drop()
     bench.wait_until_freed()
     yield _in_closed_group(bench, *bench.watched(clock=clock))
 

@@ -31,7 +31,7 @@ def measure(bench: Bench) -> Iterator[Result]:
     queue = bench.queue()
 
     def fill() -> None:
-        queue.drop()
+        queue.admin.drop()
         bench.fill(queue, SLICES * ONE_BY_ONE)
         bench.redis.delete("raw")
         bench.redis.zadd("raw", dict(raw_members(bench, SLICES * ONE_BY_ONE)))

@@ -32,7 +32,7 @@ def measure(bench: Bench) -> Iterator[Result]:
 
     def fresh() -> None:
         bench.redis.delete("raw")
-        queue.drop()
+        queue.admin.drop()
         tasks = SLICES * max(ONE_BY_ONE, HUNDREDS * 100)
         members[:] = raw_members(bench, tasks)
         bodies[:] = [(payload(next(numbers)), p) for p in bench.priorities(tasks)]

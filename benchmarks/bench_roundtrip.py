@@ -141,7 +141,7 @@ def _rows(far: _Far, round_trip_ms: float) -> Iterator[Result]:
     yield measured(
         f"push_many of {BATCH} / {BATCH} ZADD in a pipeline", push_many, zadd_in_hundreds, many
     )
-    queue.drop()
+    queue.admin.drop()
     yield measured("pop + ack / ZPOPMIN", pop_and_ack, zpopmin, ONE_BY_ONE, TARGETS["pop"][index])
     yield measured(
         f"pop_many of {BATCH} + ack_many / ZPOPMIN of {BATCH}",
@@ -171,7 +171,7 @@ def _rows(far: _Far, round_trip_ms: float) -> Iterator[Result]:
         many * LONGER,
         longer=LONGER,
     )
-    queue.drop()
+    queue.admin.drop()
     queue.close()
 
 

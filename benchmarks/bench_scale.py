@@ -136,7 +136,7 @@ def _processes(bench: Bench) -> Iterator[Result]:
                 name = f"server time of a task {kind}, {number} processes / 1"
                 detail = f"the raw commands {plain / alone[f'raw {kind}']:.2f} x"
                 yield Result(name, "x", Target("at most", 1.2), samples, detail)
-    queue.drop()
+    queue.admin.drop()
 
 
 # Waiting consumers
@@ -198,7 +198,7 @@ class _Crowd:
         self.process.join(PATIENCE)
         self.process.kill()
         self.process.join()
-        self.queue.drop()
+        self.queue.admin.drop()
 
 
 def _idle(bench: Bench) -> Result:
@@ -318,7 +318,7 @@ def _due(bench: Bench) -> Iterator[Result]:
         seconds[what] = time.monotonic() - began
         server[what] = (bench.script_time()[1] - before) / DUE
         late[what] = seen
-    queue.drop()
+    queue.admin.drop()
     took = f"{seconds['due']:.2f} s, ready {seconds['ready']:.2f} s"
     name = f"{DUE} tasks due in one second, until the last is acked / as many ready, one process"
     yield Result(name, "x", None, [seconds["due"] / seconds["ready"]], took)
@@ -392,8 +392,8 @@ def _groups(bench: Bench) -> Iterator[Result]:
         yield Result(name, "x", Target("at most", 1.5), samples[1:], details[what])
     detail = f"set_limit {set_us:.0f} us each, from 4 threads"
     yield Result(f"memory of a group's limit, {GROUPS} groups", "bytes", None, [size], detail)
-    few.drop()
-    many.drop()
+    few.admin.drop()
+    many.admin.drop()
     bench.wait_until_freed()
 
 

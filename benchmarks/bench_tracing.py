@@ -76,7 +76,7 @@ def measure(bench: Bench) -> Iterator[Result]:
     providers = telemetry(ALWAYS_ON)
     more = [memory(providers) - memory(None) for _ in range(ROUNDS)]
     yield Result("memory that the context of a task takes", "bytes", None, more, f"{TASKS} tasks")
-    queue.drop()
+    queue.admin.drop()
 
 
 if __name__ == "__main__":

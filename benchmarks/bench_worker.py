@@ -84,7 +84,7 @@ async def _asynchronous(url: str) -> tuple[float, float]:
     """Tasks a second: of a worker whose handlers sleep, and of a raw client, one by one."""
     client = AsyncRedis.from_url(url)
     queue = AsyncDPQ[Any](client, "bench-async")
-    await queue.drop()
+    await queue.admin.drop()
     await queue.push_many(Push(payload(n)) for n in range(ASYNC_TASKS))
     await client.delete("raw")
     await client.zadd("raw", {str(n): n for n in range(ASYNC_TASKS // 10)})
@@ -100,7 +100,7 @@ async def _asynchronous(url: str) -> tuple[float, float]:
     for _ in range(ASYNC_TASKS // 10):
         assert await client.zpopmin("raw")
     raw = ASYNC_TASKS // 10 / (time.perf_counter() - began)
-    await queue.drop()
+    await queue.admin.drop()
     await queue.close()
     await client.aclose()
     return ours, raw
@@ -139,7 +139,7 @@ async def _heartbeats(url: str) -> int:
     calls: int = (await client.info("commandstats"))["cmdstat_evalsha"]["calls"]
     worker.stop()
     await run
-    await queue.drop()
+    await queue.admin.drop()
     await queue.close()
     await client.aclose()
     return calls

@@ -97,7 +97,7 @@ class QueueFactory:
             self._redis, name or f"test-{uuid.uuid4().hex}", **defaults | settings
         )
         self._made.callback(queue.close)
-        self._made.callback(queue.drop)
+        self._made.callback(queue.admin.drop)
         return queue
 
     def close(self) -> None:

@@ -12,7 +12,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from dpq import DPQ, QueueStats
+from dpq import DPQ
+from dpq.types import QueueStats
 
 PLAIN_S = 2.0  # between two lines where there is no terminal
 DOES = {  # how the live view says what a consumer did last

@@ -120,7 +120,7 @@ def open_queue(url: str, way: Way) -> Iterator[DPQ[str]]:
         try:
             yield q
         finally:
-            q.drop()
+            q.admin.drop()
             for key in q.redis.scan_iter(match=f"{q.queue_name}:*", count=1000):
                 q.redis.delete(key)  # the consumers' own
 

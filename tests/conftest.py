@@ -244,7 +244,7 @@ def q(redis: Redis, queue_name: str, clock: Clock) -> Iterator[DPQ]:
 def live(redis: Redis, queue_name: str) -> Iterator[DPQ]:
     with DPQ(redis, queue_name) as queue:
         yield queue
-        queue.drop()
+        queue.admin.drop()
 
 
 @pytest.fixture

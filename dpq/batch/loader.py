@@ -108,9 +108,9 @@ class Loader:
 
     async def _remove(self, missing: int) -> None:
         if self._owns:
-            await self._queue.drop()
+            await self._queue.admin.drop()
         if self._job.is_private and not missing:
-            await self._marks.drop()
+            await self._marks.admin.drop()
         else:
             await self._let_marks_last(KNOWN_SECONDS)
             await self._marks.redis.srem(REGISTRY, self._marks.queue_name)

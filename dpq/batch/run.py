@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dpq import AsyncDPQ, AsyncWorker, DeadTask
+from dpq import AsyncDPQ, AsyncWorker
 from dpq.batch.job import BatchJob, fitted, queue_word
 from dpq.batch.loader import Loader
 from dpq.batch.progress import Progress
@@ -19,6 +19,7 @@ from dpq.batch.reader import Batch, Reader
 from dpq.batch.results import Results
 from dpq.batch.sender import Sender, open_client
 from dpq.link.connect_async import open_url_async
+from dpq.types import DeadTask
 
 log = logging.getLogger(__name__)
 

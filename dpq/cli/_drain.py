@@ -8,10 +8,11 @@ from typing import Any
 from redis.exceptions import RedisError
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
-from dpq import DPQ, AsyncDPQ, QueueStats
+from dpq import DPQ, AsyncDPQ
 from dpq.cli import _terminal
 from dpq.cli._progress import Bar, repeated
 from dpq.cli._terminal import talk
+from dpq.types import QueueStats
 
 
 class Meter:

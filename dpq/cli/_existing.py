@@ -15,11 +15,12 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
-from dpq import DPQ, Verdict
+from dpq import DPQ
 from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Queue, Url
 from dpq.cli._terminal import Failed, server_away_by, talk
 from dpq.queue.looking import looking
 from dpq.registry.all_queues import missing_queue
+from dpq.types import Verdict
 
 Command = Callable[..., None]
 

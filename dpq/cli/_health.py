@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 
 import typer
 
-from dpq import QueueStats, WorkerInfo
 from dpq.cli._terminal import FAILED, say, server_away_by
 from dpq.explain.operations import Operations
 from dpq.link.connect import open_url
 from dpq.model.masking import mask
 from dpq.model.validation import error_line, one_line
 from dpq.registry.all_queues import ask_queues
+from dpq.types import QueueStats, WorkerInfo
 
 WITHIN_SECONDS = 5.0
 """Seconds for all checks, unless --timeout names others: less than a probe usually waits."""

@@ -10,11 +10,12 @@ from typing import Annotated, Any, TypeVar, get_args
 
 import typer
 
-from dpq import ConfigurationError, Cost
+from dpq import ConfigurationError
 from dpq.cli._completion import complete_queue
 from dpq.cli._terminal import FOREVER
 from dpq.model.masking import SCHEMES
 from dpq.model.queue_settings import Order
+from dpq.types import Cost
 
 T = TypeVar("T")
 

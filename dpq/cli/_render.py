@@ -14,19 +14,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from dpq import (
-    BatchState,
-    DeadTask,
-    Drain,
-    LeaseInfo,
-    LimitState,
-    MemberState,
-    QueueStats,
-    RateLimit,
-    Slot,
-    Task,
-    Times,
-)
+from dpq import RateLimit, Task
 from dpq.limits.limits import EVERY_GROUP
 from dpq.limits.quota import quota_text
 from dpq.limits.words import write_word
@@ -35,6 +23,17 @@ from dpq.model.moments import say_moment
 from dpq.model.payload import bytes_text
 from dpq.model.rates import per_text, span
 from dpq.model.validation import MAX_TEXT_CHARACTERS
+from dpq.types import (
+    BatchState,
+    DeadTask,
+    Drain,
+    LeaseInfo,
+    LimitState,
+    MemberState,
+    QueueStats,
+    Slot,
+    Times,
+)
 from dpq.views.limits import spent
 from dpq.views.schedule_text import say_schedule
 from dpq.views.verdict import say_drain

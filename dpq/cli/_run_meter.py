@@ -9,12 +9,13 @@ from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 
-from dpq import AsyncDPQ, LimitState, QueueStats
+from dpq import AsyncDPQ
 from dpq.batch import BatchOutcome, Progress
 from dpq.cli._progress import Bar, repeated
 from dpq.cli._terminal import emit, talk
 from dpq.explain.pace import KEPT_SECONDS, Point, pace_of
 from dpq.model.moments import say_moment
+from dpq.types import LimitState, QueueStats
 
 
 class RunMeter(Progress):
@@ -48,7 +49,7 @@ class RunMeter(Progress):
         """Show the progress while the body runs: of the queue, and of its group."""
 
         async def look() -> None:
-            self._show(await queue.stats(), await queue.group(group))
+            self._show(await queue.stats(), await queue.admin.group(group))
 
         await look()
         try:

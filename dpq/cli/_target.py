@@ -14,9 +14,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from dpq import AsyncDPQ, TaskFunction, Tasks
+from dpq import AsyncDPQ, Tasks
 from dpq.cli._terminal import talk
 from dpq.model.errors import ConfigurationError
+from dpq.types import TaskFunction
 from dpq.worker.handlers import awaits, functions_of
 
 log = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dpq import DPQ, Event
+from dpq import DPQ
 from dpq.cli._existing import on_new_queue, on_queue
 from dpq.cli._options import Json, option
 from dpq.cli._terminal import emit, talk
@@ -17,6 +17,7 @@ from dpq.cli.metrics import metrics
 from dpq.cli.transfer import export, import_
 from dpq.model.display import shown
 from dpq.model.moments import moment_of, say_moment
+from dpq.types import Event
 from dpq.views.event_text import event_text
 from dpq.views.words import this_user
 
@@ -77,7 +78,7 @@ def events(
     The queue keeps about the last 10 000.
     """
     chosen: Any = {"task_id": task, "kinds": kind or ()}
-    found = q.events(after, count, **chosen)
+    found = q.admin.events(after, count, **chosen)
     if not found:
         talk(f"nothing has happened to {q.queue_name!r} that people want to see")
     while True:
@@ -89,7 +90,7 @@ def events(
         after = found[-1].id if found else after
         if len(found) < AT_ONCE:
             time.sleep(LOOK_SECONDS)
-        found = q.events(after, AT_ONCE, **chosen)
+        found = q.admin.events(after, AT_ONCE, **chosen)
 
 
 def _line(event: Event) -> str:

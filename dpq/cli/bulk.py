@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import typer
 from rich.progress import BarColumn, TextColumn
 
-from dpq import DPQ, BulkProgress, Filter, TaskState
+from dpq import DPQ, Filter, TaskState
 from dpq.cli import _terminal
 from dpq.cli._existing import existing
 from dpq.cli._options import (
@@ -26,6 +26,7 @@ from dpq.cli._progress import Bar
 from dpq.cli._terminal import Failed, talk
 from dpq.model.display import shown
 from dpq.model.filter import ANY
+from dpq.types import BulkProgress
 from dpq.verbs.bulk import BURIED, OF_STATES
 from dpq.verbs.workers import MOST_NAMED, RELEASED_AT_ONCE
 from dpq.views.words import this_user
@@ -128,16 +129,16 @@ def bulk(
     with existing(url, queue) as q:
         if action == "drop":
             stats = q.stats()
-            q.drop()
+            q.admin.drop()
             print(sum(getattr(stats, each) for each in TaskState))
         elif leases:
             _release_held(q, worker, held_for, yes)
         elif dry_run:
             states = [each for each in OF_STATES[action] if state in (None, each)]
-            print(sum(q.count(chosen.of(each)) for each in states))
+            print(sum(q.admin.count(chosen.of(each)) for each in states))
         else:
             with _shown() as bar:
-                made = q.bulk(
+                made = q.admin.bulk(
                     *(action, chosen),
                     priority=priority,
                     reason=because,
@@ -158,14 +159,14 @@ def _tell(made: BulkProgress) -> None:
 
 def _release_held(q: DPQ[Any], worker: str | None, held_for: float | None, yes: bool) -> None:
     """Give back all leases of a worker or of an age, in steps; ask before."""
-    found = q.held(MOST_LEASES, worker=worker, older_than=held_for)
-    told = [each for each in q.workers() if worker in (each.name, each.id)]
+    found = q.admin.held(MOST_LEASES, worker=worker, older_than=held_for)
+    told = [each for each in q.admin.workers() if worker in (each.name, each.id)]
     if not found:
         talk(f"nothing to give back in {q.queue_name!r}")
     elif _agreed(f"gives back {len(found)} running tasks of {q.queue_name!r}", yes):
         step, done = 10 * RELEASED_AT_ONCE, 0
         for first in range(0, len(found), step):
-            done += q.release_held(found[first : first + step])
+            done += q.admin.release_held(found[first : first + step])
             if len(found) > step:
                 talk(f"gave back {done}, looked at {min(first + step, len(found))} of {len(found)}")
         talk(f"gave back {done}; {len(found) - done} had ended meanwhile")

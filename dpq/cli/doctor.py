@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from redis.exceptions import ResponseError
 
-from dpq import DPQ, DPQError, Problem, Verdict
+from dpq import DPQ, DPQError
 from dpq.cli._health import WITHIN_SECONDS, Limits, show_health
 from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Json, Queues, Url, named_queues, option
 from dpq.cli._terminal import Failed, at_terminal, emit, say, talk
@@ -17,6 +17,7 @@ from dpq.link.connect import open_url
 from dpq.model.diagnosis import clock_problems, explain
 from dpq.queue.inside import operations_of, session_of
 from dpq.registry.all_queues import inspect_server, missing_queue
+from dpq.types import Problem, Verdict
 
 
 def doctor(

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import typer
 from redis.exceptions import ResponseError
 
-from dpq import DPQ, LimitState, RateLimit
+from dpq import DPQ, RateLimit
 from dpq.cli import _terminal
 from dpq.cli._existing import on_new_queue, on_queue
 from dpq.cli._options import SELDOM, Json, option, word
@@ -23,6 +23,7 @@ from dpq.model.moments import say_moment
 from dpq.model.rates import per_text
 from dpq.model.validation import label
 from dpq.queue.inside import process_name
+from dpq.types import LimitState
 from dpq.verbs.history import MAX_EVENTS
 from dpq.views import limit_change
 
@@ -148,7 +149,7 @@ def set_limit(
     dpq limit set --in-order --every-group     one task of a group at a time
     """
     if bounds := (max_tasks, max_waiting, when_full) != (None, None, None):
-        q.set_bounds(max_tasks=max_tasks, max_waiting=max_waiting, when_full=when_full)
+        q.admin.set_bounds(max_tasks=max_tasks, max_waiting=max_waiting, when_full=when_full)
         talk(f"bounded {q.queue_name!r}: {_bounds(q)}")
     if bounds and not rates and not (concurrency or member or weight or in_order or reset):
         return
@@ -202,7 +203,7 @@ def _change(q: DPQ[Any], scope: str | None, rules: LimitRules | None, yes: bool)
 def _forgotten(q: DPQ[Any], scope: str | None) -> str:
     """Say what a reset forgets of a limit."""
     said = ["what was granted and counted so far"]
-    state = next((each for each in q.limits() if each.group == scope), None)
+    state = next((each for each in q.admin.limits() if each.group == scope), None)
     if state and state.rate is not None:
         per = state.windows[0].per
         said.append(f"the learned rate of {per_text(round(state.rate, 2), per)}")
@@ -222,7 +223,7 @@ def _user() -> str:
 
 
 def _bounds(q: DPQ[Any]) -> str:
-    most, waiting, how = q.bounds()
+    most, waiting, how = q.admin.bounds()
     tasks = f"{q.size()} of at most {most} tasks" if most else "any number of tasks"
     each = f"{waiting} waiting tasks, then {how}" if waiting else "any number"
     return f"{tasks}; each group: {each}"
@@ -230,9 +231,9 @@ def _bounds(q: DPQ[Any]) -> str:
 
 def _all_states(q: DPQ[Any]) -> list[LimitState]:
     """List the scopes with a limit, and the groups that are closed without one."""
-    states = q.limits()
+    states = q.admin.limits()
     known = {each.group for each in states}
-    return states + [each for each in q.groups() if each.group not in known]
+    return states + [each for each in q.admin.groups() if each.group not in known]
 
 
 @app.command("list")
@@ -245,14 +246,14 @@ def list_limits(
     json: Json = False,
 ) -> None:
     """Show all limits, the units that are left, and which groups are closed."""
-    states = _all_states(q) if group is None else [q.group(group)]
+    states = _all_states(q) if group is None else [q.admin.group(group)]
     for state in states if json else ():
         emit({"queue": q.queue_name, **state.model_dump()})
     if json:
         return
     if group is None:
         tables().print(limit_table(f"limits of {q.queue_name}", states))
-        if any(q.bounds()[:2]):
+        if any(q.admin.bounds()[:2]):
             talk(_bounds(q))
     else:
         tables().print(group_sheet(f"group {group} of {q.queue_name}", states[0]))
@@ -281,7 +282,7 @@ def undo_limit(
 ) -> None:
     """Put back the limit that stood before the last change. A second undo undoes the first."""
     scope = _scope(group, every_group)
-    found = limit_change.changes_of(q.events(limit=MAX_EVENTS, kinds="limit_set"), scope)
+    found = limit_change.changes_of(q.admin.events(limit=MAX_EVENTS, kinds="limit_set"), scope)
     chosen = next((each for each in found if event in (None, each.id)), None)
     if chosen is None:
         raise Failed(

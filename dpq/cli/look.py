@@ -12,7 +12,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn
 
-from dpq import DPQ, Drain, Task, TaskState, Verdict, VerdictState
+from dpq import DPQ, Task, TaskState
 from dpq.cli._existing import existing, judged, on_queue
 from dpq.cli._options import (
     DEFAULT_QUEUE,
@@ -36,6 +36,7 @@ from dpq.model.validation import one_line
 from dpq.queue.ends import follow
 from dpq.queue.looking import looking_client
 from dpq.registry.all_queues import all_names, ask_queues
+from dpq.types import Drain, Verdict, VerdictState
 from dpq.views import words
 
 
@@ -93,7 +94,7 @@ def get(
     if wait is None:
         task = q.get(task_id, key=key)
         try:
-            events = [each.model_dump() for each in q.events(task_id=task.id)]
+            events = [each.model_dump() for each in q.admin.events(task_id=task.id)]
         except ResponseError as error:
             if not forbidden(error):
                 raise
@@ -243,11 +244,11 @@ def stats(
 
 def _drains(q: DPQ[Any], seconds: float | None) -> Iterator[Drain]:
     """Look at the drain once; or again and again, and measure meanwhile."""
-    yield q.drain()
+    yield q.admin.drain()
     while seconds is not None:
         over = min(seconds, MAX_OVER_SECONDS)
         time.sleep(seconds - over)
-        yield q.drain(over=over)
+        yield q.admin.drain(over=over)
 
 
 def _redraw(screens: Iterator[Any], *, live: bool) -> None:
@@ -263,7 +264,7 @@ def _redraw(screens: Iterator[Any], *, live: bool) -> None:
 
 
 def _show_history(q: DPQ[Any], seconds: float, json: bool) -> None:
-    found = q.history(seconds)
+    found = q.admin.history(seconds)
     for slot in found if json else ():
         emit(slot)
     if not found:

@@ -187,7 +187,7 @@ def cancel(
     try:
         q.cancel(task_id, key=key, running=not not_running)
     except TaskNotFoundError:
-        if key is None or not q.forget(key):
+        if key is None or not q.admin.forget(key):
             raise
         talk(f"{key!r} is free")
     else:

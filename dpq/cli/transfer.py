@@ -67,7 +67,7 @@ def export(
     """
     line, queue = "{}", q.queue_name
     damaged: list[str] = []
-    for line in _Counted(q.export(pause=pause), "written"):
+    for line in _Counted(q.admin.export(pause=pause), "written"):
         sys.stdout.write(line)
         if line.startswith('{"damaged":') and len(damaged) < SHOWN:
             damaged.append(ascii(json.loads(line)["damaged"])[1:-1])
@@ -115,7 +115,7 @@ def import_(
         _source(file) as stream,
         DPQ[Any].from_url(url, queue, order=order) as q,
     ):
-        report = q.import_(_Counted(stream, "read"), follow=follow, keep=keep, again=again)
+        report = q.admin.import_(_Counted(stream, "read"), follow=follow, keep=keep, again=again)
         paused = not report.before and q.why().state == "paused"
     talk(f"imported {report.added} tasks and {report.limits} limits into {queue!r}")
     for count, why in (

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 from django.conf import settings
 from django.db import transaction
 
-from dpq import DPQ, ConfigurationError, Push, TaskFunction, Tasks
+from dpq import DPQ, ConfigurationError, Push, Tasks
 from dpq.model.validation import label
 from dpq.queue.base import operations_named
+from dpq.types import TaskFunction
 
 KNOWN = ("URL", "QUEUE", "OPTIONS")
 """The names in the setting `DPQ`."""

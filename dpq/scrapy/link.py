@@ -187,7 +187,7 @@ class Link:
         if not tasks:
             await self._look_for_end()
             return
-        leases_of(self._queue).hold(tasks, self._queue.default_visibility)
+        leases_of(self._queue).hold(tasks, self._queue.settings.default_visibility)
         self.held += len(tasks)
         self.drained = False
         self.waiting.extend(map(Delivery, tasks))

@@ -11,7 +11,7 @@ from datetime import datetime
 from itertools import pairwise
 from typing import NamedTuple
 
-from dpq import Event, Slot, Times
+from dpq.types import Event, Slot, Times
 from dpq.views.event_text import event_text
 
 DAY_MS = 86_400_000

@@ -7,7 +7,7 @@ it with the rules that they have shown, so that a change by somebody else meanwh
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from dpq import DPQ, ConfigurationError, Event
+from dpq import DPQ, ConfigurationError
 from dpq.explain.drain import Drain, DrainLook, Paper, drain_of
 from dpq.limits.limits import EVERY_GROUP
 from dpq.limits.pools import MAX_MEMBERS
@@ -15,6 +15,7 @@ from dpq.limits.rules import LimitRules, plain_rules
 from dpq.limits.words import limit_words
 from dpq.model.rates import span
 from dpq.queue.inside import operations_of, session_of
+from dpq.types import Event
 from dpq.views.limits import promises
 from dpq.views.verdict import say_begun
 from dpq.views.words import LONGEST

@@ -6,10 +6,11 @@ The dashboard's page and its JSON show the same. No I/O, no clock.
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
-from dpq import Drain, Event, TaskState
+from dpq import TaskState
 from dpq.explain.survey import Explained
 from dpq.explain.verdict_facts import UNATTENDED, VerdictState, busy_handlers, is_attended
 from dpq.model.rates import span
+from dpq.types import Drain, Event
 from dpq.views.event_text import event_text
 from dpq.views.limits import drain_ms
 from dpq.views.sampler import Snapshot

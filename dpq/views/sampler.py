@@ -16,7 +16,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from dpq import DPQ, Event, known_queues
+from dpq import DPQ, known_queues
 from dpq.explain.drain import Drain, DrainLook, Scope, closed_longest, drain_of
 from dpq.explain.pace import KEPT_SECONDS, Pace, Point, a_second, lasting, pace_of
 from dpq.explain.survey import Overview, Survey
@@ -27,6 +27,7 @@ from dpq.queue.inside import operations_of, session_of
 from dpq.queue.looking import looking, looking_client
 from dpq.registry.all_queues import QUEUES_A_CALL
 from dpq.script.command import Steps, all_of
+from dpq.types import Event
 from dpq.verbs.browse import Browser
 from dpq.views.shared import Shared
 
@@ -195,7 +196,7 @@ class Watch:
             return []
         known = self._events[kinds]
         try:
-            known += self.queue.events(known[-1].id if known else "", EVENTS, kinds=kinds)
+            known += self.queue.admin.events(known[-1].id if known else "", EVENTS, kinds=kinds)
         except ResponseError as error:
             if not forbidden(error):
                 raise

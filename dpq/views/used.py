@@ -12,8 +12,9 @@ from functools import reduce
 from itertools import pairwise
 from typing import NamedTuple
 
-from dpq import LimitState, MemberState, RateLimit
+from dpq import RateLimit
 from dpq.model.history import Granted
+from dpq.types import LimitState, MemberState
 from dpq.views.charts import Chart, Line, counted, scaled
 from dpq.views.limits import window_text
 from dpq.views.words import cut

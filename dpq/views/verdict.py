@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Literal
 
-from dpq import Drain, Verdict, VerdictState
+from dpq.types import Drain, Verdict, VerdictState
 from dpq.views.sampler import Snapshot
 from dpq.views.words import LONGEST, until
 

@@ -4,10 +4,10 @@ import getpass
 import os
 import socket
 
-from dpq import BatchState, Verdict
 from dpq.model.display import shown
 from dpq.model.rates import span
 from dpq.model.validation import label
+from dpq.types import BatchState, Verdict
 
 LONGEST = 20 * 365 * 86400.0
 """Seconds: every delay ends sooner. A group with a later end is closed until a user opens it."""

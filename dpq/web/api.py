@@ -10,10 +10,11 @@ from typing import Any
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
-from dpq import ConfigurationError, Push, Quota, RateLimit, Slot, Verdict
+from dpq import ConfigurationError, Push, Quota, RateLimit
 from dpq.limits.limits import EVERY_GROUP
 from dpq.limits.rules import LimitRules
 from dpq.limits.words import read_word
+from dpq.types import Slot, Verdict
 from dpq.views.limit_change import make
 from dpq.views.sampler import Snapshot
 from dpq.views.verdict import say_state
@@ -164,7 +165,7 @@ def history(call: Call) -> Response:
     """Read what the queue counted and held, minute by minute, or in quarters of an hour."""
     seconds = float(read_number(call.query.get("seconds", "3600"), "seconds"))
     key = ("history", call.name, seconds)
-    slots = call.site.shared.get(key, lambda: call.queue.history(seconds))
+    slots = call.site.shared.get(key, lambda: call.queue.admin.history(seconds))
     left_out: Any = {} if call.query.get("buckets") == "1" else {"__all__": BUCKETS}
     return call.answer_json(b'{"slots":%b}' % SLOTS.dump_json(slots, exclude=left_out))
 
@@ -174,7 +175,7 @@ def events(call: Call) -> Response:
     after = call.query.get("after", "")
     limit = read_whole(call.query.get("limit", "100"), "limit")
     key = ("events", call.name, after, limit)
-    found = call.site.shared.get(key, lambda: call.queue.events(after, limit))
+    found = call.site.shared.get(key, lambda: call.queue.admin.events(after, limit))
     return call.answer({"events": [event.model_dump(mode="json") for event in found]})
 
 

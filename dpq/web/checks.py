@@ -6,8 +6,9 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
-from dpq import DPQ, ConfigurationError, DPQError, Problem
+from dpq import DPQ, ConfigurationError, DPQError
 from dpq.model.diagnosis import explain
+from dpq.types import Problem
 
 AT_ONCE = 2
 KEPT = 20

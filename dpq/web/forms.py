@@ -127,11 +127,13 @@ def act_on_worker(call: Call, action: str, names: Sequence[str]) -> tuple[int, i
     done = missed = 0
     for queue in queues:
         if action == "release":
-            held = queue.held(IDS_AT_ONCE, worker=worker)
-            some = queue.release_held(held)
+            held = queue.admin.held(IDS_AT_ONCE, worker=worker)
+            some = queue.admin.release_held(held)
             left = len(held) - some
         else:
-            some = (queue.quiet if action == "quiet" else queue.unquiet)(worker, by=by[0])
+            some = (queue.admin.quiet if action == "quiet" else queue.admin.unquiet)(
+                worker, by=by[0]
+            )
             left = not some
         done, missed = done + some, missed + left
     return done, missed

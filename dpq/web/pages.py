@@ -5,12 +5,13 @@ from typing import Any
 from redis.exceptions import RedisError
 from starlette.responses import Response
 
-from dpq import BatchState, ConfigurationError, LeaseInfo, TaskState
+from dpq import ConfigurationError, TaskState
 from dpq.model.diagnosis import explain
 from dpq.model.filter import ANY, Filter
 from dpq.model.task import task_state
 from dpq.queue.inside import operations_of, session_of
 from dpq.registry.all_queues import inspect_server
+from dpq.types import BatchState, LeaseInfo
 from dpq.verbs.browse import LOOK_A_PAGE, LOOK_MOST
 from dpq.views.charts import SPANS
 from dpq.views.words import batch_counts
@@ -69,7 +70,7 @@ def events(call: Call) -> Response:
 def read_batches(call: Call) -> list[BatchState]:
     """Read the batches of a queue, the one that changed last first, at most once a second."""
     found: list[BatchState] = call.site.shared.get(
-        ("batches", call.name), lambda: call.queue.batches(PAGE)
+        ("batches", call.name), lambda: call.queue.admin.batches(PAGE)
     )
     return found
 

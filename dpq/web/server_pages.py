@@ -8,13 +8,14 @@ from typing import Any, NamedTuple
 
 from starlette.responses import Response
 
-from dpq import Event, Task, TaskState, Verdict, VerdictState
+from dpq import Task, TaskState
 from dpq.explain.operations import Operations
 from dpq.explain.verdict_facts import UNATTENDED
 from dpq.explain.verdict_limits import kind_of
 from dpq.link.cluster import forbidden
 from dpq.model.filter import Filter
 from dpq.script.command import Steps
+from dpq.types import Event, Verdict, VerdictState
 from dpq.verbs.browse import LOOK, LOOK_MOST, Browser, Found
 from dpq.views.sampler import Snapshot
 from dpq.views.verdict import worst_first

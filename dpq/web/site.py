@@ -12,7 +12,7 @@ from redis.exceptions import ResponseError
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from dpq import DPQ, ConfigurationError, DPQError, Event
+from dpq import DPQ, ConfigurationError, DPQError
 from dpq.explain.drain import Drain
 from dpq.explain.operations import Operations
 from dpq.explain.verdict import no_such_queue
@@ -20,6 +20,7 @@ from dpq.model.history import Granted
 from dpq.model.validation import one_line
 from dpq.queue.inside import operations_of, session_of
 from dpq.script.command import Steps
+from dpq.types import Event
 from dpq.verbs.history import MAX_EVENTS
 from dpq.views.charts import Chart, Span, Story, story
 from dpq.views.sampler import Directory, Kept, Snapshot, Watch, ask_all, read_all
@@ -104,7 +105,7 @@ class Site:
     def task_events(self, name: str, id_: str) -> list[Event]:
         """Return the events of a task, the oldest first, some seconds old at most."""
         watch = self.watch(name)
-        read = partial(watch.queue.events, limit=MAX_EVENTS, task_id=id_)
+        read = partial(watch.queue.admin.events, limit=MAX_EVENTS, task_id=id_)
         if not watch.may_see_events:
             return []
         return self.shared.get(("events of", name, id_), read, TASK_SECONDS)
@@ -114,7 +115,7 @@ class Site:
         queue = self.watch(name).queue
 
         def read() -> Story:
-            return story(queue.history(chosen.ask), chosen, self.now_ms())
+            return story(queue.admin.history(chosen.ask), chosen, self.now_ms())
 
         seconds = max(STORY_SECONDS, STORY_SHARE * chosen.seconds / chosen.bins)
         return self.shared.get(("story", name, chosen), read, seconds)

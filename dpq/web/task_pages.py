@@ -7,12 +7,13 @@ from typing import Any, NamedTuple
 from pydantic_core import from_json
 from starlette.responses import RedirectResponse, Response
 
-from dpq import ConfigurationError, LeaseInfo, Result, TaskNotFoundError, TaskState
+from dpq import ConfigurationError, TaskNotFoundError, TaskState
 from dpq.explain.survey import Explained
 from dpq.model.filter import Filter
 from dpq.model.history import Event
 from dpq.model.task import task_state
 from dpq.queue.inside import operations_of, session_of
+from dpq.types import LeaseInfo, Result
 from dpq.verbs.browse import Position
 from dpq.verbs.bulk import OF_STATES
 from dpq.views.one_task import Begins, begins, life, shown_steps, steps_of

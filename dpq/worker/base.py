@@ -135,7 +135,7 @@ class WorkerBase(Generic[Q]):
                 f"queues is {queues!r}: it must be a {self._kind().__name__}, or some of them"
             )
         check_one_client(named, self._kind())
-        if len(waits := {queue.durability for queue in named}) > 1:
+        if len(waits := {queue.settings.durability for queue in named}) > 1:
             raise ConfigurationError(
                 f"the queues differ in durability ({', '.join(sorted(waits))}): a worker ends "
                 "their tasks together, so give all of them the same"

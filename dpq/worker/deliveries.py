@@ -52,7 +52,7 @@ class Deliveries:
     ) -> None:
         self._name = name
         self._queues = queues  # `leases_of` is called late, since a forked child has other leases
-        self._seconds = [visibility or queue.default_visibility for queue in queues]
+        self._seconds = [visibility or queue.settings.default_visibility for queue in queues]
         self._operations = [operations_of(queue) for queue in queues]
         self._log = EndLog(name, named=named)
 

@@ -86,7 +86,7 @@ class FetchPlan:
         self.deliveries = deliveries
         self.state = state
         self.prefetch = prefetch
-        self.confirms = queues[0].durability != "async"
+        self.confirms = queues[0].settings.durability != "async"
         self.pause = 0.0
         self.operations: list[Operations[Any]] = [operations_of(each) for each in queues]
         self._name = name

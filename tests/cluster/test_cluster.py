@@ -62,7 +62,7 @@ def q(request: pytest.FixtureRequest, cluster: Cluster, names: list[str]) -> Ite
             stack.enter_context(loop_in_a_thread())
             queue = awaited(cluster, names, own=request.param == "asyncio")[1]
         yield queue
-        queue.drop()
+        queue.admin.drop()
 
 
 @pytest.fixture(params=FACES)

@@ -37,7 +37,7 @@ def test_enough(cluster: Cluster, client: RedisCluster, names: list[str], role: 
             user, client, name, f"redis+cluster://{role}:{PASSWORD}@127.0.0.1:{home.port}"
         )
         ROLES[role](stage)
-        stage.owner().drop()
+        stage.owner().admin.drop()
     for without in MORE[:2] if not cluster.binary.version.startswith("6.") else ():
         for node in cluster.nodes:
             node.ask("ACL", "SETUSER", role, without.replace("+", "-"))

@@ -56,5 +56,5 @@ def test_replicas_confirm(
             replica.go_on()
     cluster.settle()
     for q in queues:
-        q.drop()
+        q.admin.drop()
         q.close()

@@ -43,7 +43,7 @@ def healed(cluster: Cluster) -> Iterator[Cluster]:
 def q(healed: Cluster, queue_name: str) -> Iterator[DPQ]:
     with DPQ.from_url(healed.url + IMPATIENT, queue_name) as queue:
         yield queue
-        queue.drop()
+        queue.admin.drop()
 
 
 @pytest.mark.parametrize("times", [1, pytest.param(10, marks=soak)])

@@ -49,7 +49,7 @@ def waiting(request: pytest.FixtureRequest, redis: Redis, queue_name: str) -> It
     """A queue in real time, of the class that is `DPQ` for the test (`kit.awaited`)."""
     queue: DPQ[Any] = request.function.__globals__["DPQ"](redis, queue_name)
     yield queue
-    queue.drop()
+    queue.admin.drop()
     queue.close()
 
 

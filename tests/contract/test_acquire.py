@@ -9,13 +9,9 @@ from typing import Any
 import pytest
 from kit.awaited import asyncio_queue
 
-from dpq import (
-    LimitTimeoutError,
-    Permit,
-    RateLimit,
-    RateLimited,
-)
+from dpq import LimitTimeoutError, RateLimit, RateLimited
 from dpq.script.keys import key_of
+from dpq.types import Permit
 
 TOO_MANY = {"Retry-After": "30"}
 
@@ -79,7 +75,7 @@ def test_a_429(live):
     assert isinstance(limited, RateLimited)
     assert limited.retry_after == 30
     assert live.pop().task is None
-    assert live.group("g").reason == "rate limited"
+    assert live.admin.group("g").reason == "rate limited"
     with pytest.raises(LimitTimeoutError) as raised, live.acquire("g", timeout=1):
         pytest.fail("granted")
     assert 20 < raised.value.retry_after <= 30
@@ -89,10 +85,10 @@ def test_a_limit_that_is_raised(live):
     """`RateLimited` out of the body is reported, and raised further."""
     with pytest.raises(RateLimited), live.acquire("g"):
         raise RateLimited(30)
-    assert not live.group("g").open
+    assert not live.admin.group("g").open
     with pytest.raises(RateLimited), live.acquire("other"):
         raise RateLimited(30, scope="task")
-    assert live.group("other").open
+    assert live.admin.group("other").open
 
 
 LEFT = {"RateLimit": "limit=9, remaining=4, reset=60"}
@@ -106,12 +102,12 @@ def test_a_pool_whose_answers_tell(live):
         assert first.report(200, LEFT) is None
         first.spent(t=70)
         first.spent(t=80)
-    state = live.group("a")
+    state = live.admin.group("a")
     assert [round(member.units_left[0]) for member in state.members] == [920, 1000]
     assert [len(member.budgets) for member in state.members] == [1, 0]
     with live.acquire("a", cost={"t": 100}) as third:
         assert third.report(429, TOO_MANY)
-    assert [member.open for member in live.group("a").members].count(False) == 1
+    assert [member.open for member in live.admin.group("a").members].count(False) == 1
     assert live.check() == []
 
 
@@ -172,7 +168,7 @@ async def test_a_cancelled_caller_gives_its_booking_back(redis, queue_name, asle
             pass
         waiting = asyncio.create_task(q.acquire("g").__aenter__())
         if asleep:
-            while (await q.group("g")).units_left[0] >= 0:  # noqa: ASYNC110
+            while (await q.admin.group("g")).units_left[0] >= 0:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         else:
             await asyncio.sleep(0)

@@ -124,7 +124,7 @@ async def test_a_contradiction_is_told_at_the_first_call(
         assert "lifo" in str(error)
     follower = opened()
     await follower.stats()
-    assert follower.order == "lifo"
+    assert follower.settings.order == "lifo"
 
 
 @pytest.mark.parametrize("retries", [0, 3])
@@ -276,7 +276,7 @@ async def parent(url, name):
             wait = asyncio.ensure_future(q.pop(timeout=20))
             await q.push("b", delay=0.05)
             assert (await wait).task.payload == "b"
-        await q.drop()
+        await q.admin.drop()
 
 asyncio.run(parent(*sys.argv[1:3]))
 print("done")

@@ -9,9 +9,10 @@ from kit.awaited import asyncio_queue
 from redis import Redis
 from typer.testing import CliRunner
 
-from dpq import DPQ, BulkProgress, ConfigurationError, Filter, Push, TaskState
+from dpq import DPQ, ConfigurationError, Filter, Push, TaskState
 from dpq.cli import app
 from dpq.testing import Clock, QueueFactory
+from dpq.types import BulkProgress
 
 Make = Callable[..., DPQ[Any]]
 
@@ -45,10 +46,10 @@ def test_priorities_of_a_group(make, clock):
     q = make()
     furnish(q, clock)
     q.pop_many(3)
-    made = q.bulk("update", Filter(least=1), priority=-7.5)
+    made = q.admin.bulk("update", Filter(least=1), priority=-7.5)
     assert made.done == 180
-    assert q.bulk("update", Filter(least=1), priority=-7.5).count == 0
-    assert q.count(Filter(most=-7.5)) == 180
+    assert q.admin.bulk("update", Filter(least=1), priority=-7.5).count == 0
+    assert q.admin.count(Filter(most=-7.5)) == 180
     assert q.check() == []
 
 
@@ -60,11 +61,11 @@ def test_dead_letters_by_age(make, clock):
         for task in q.pop_many(3):
             q.fail(task, "no")
         clock.advance(100)
-    assert q.count(Filter(TaskState.DEAD, older_than=150)) == 3
-    assert q.bulk("replay", Filter(older_than=150), rate=100_000, by="ann").done == 3
-    assert q.bulk("purge", Filter(key_prefix="k5")).done == 1
+    assert q.admin.count(Filter(TaskState.DEAD, older_than=150)) == 3
+    assert q.admin.bulk("replay", Filter(older_than=150), rate=100_000, by="ann").done == 3
+    assert q.admin.bulk("purge", Filter(key_prefix="k5")).done == 1
     assert (q.stats().ready, q.stats().dead) == (3, 2)
-    told = [(event.detail, event.by) for event in q.events() if event.kind == "by_hand"]
+    told = [(event.detail, event.by) for event in q.admin.events() if event.kind == "by_hand"]
     assert told == [("replayed 3", "ann"), ("purged 1 dead", "")]
 
 
@@ -73,14 +74,14 @@ def test_running_tasks_are_given_back_or_buried(make):
     q = make()
     q.push_many([Push(n) for n in range(9)])
     q.pop_many(6)
-    assert q.bulk("bury", Filter(key_prefix="x")).count == 0
-    assert q.bulk("release").done == 6
+    assert q.admin.bulk("bury", Filter(key_prefix="x")).count == 0
+    assert q.admin.bulk("release").done == 6
     q.pop_many(2)
-    assert q.bulk("bury", reason="enough", by="ann@box7").done == 2
+    assert q.admin.bulk("bury", reason="enough", by="ann@box7").done == 2
     assert {task.reason for task in q.dead.list()} == {"enough"}
-    told = [(e.kind, e.detail, e.by) for e in q.events()]
+    told = [(e.kind, e.detail, e.by) for e in q.admin.events()]
     assert told == [("by_hand", "buried 2 running: enough", "ann@box7")]
-    assert q.bulk("run").count == 0
+    assert q.admin.bulk("run").count == 0
 
 
 def test_no_more_than_were_counted(make):
@@ -94,7 +95,7 @@ def test_no_more_than_were_counted(make):
         if now.done and len(steps) < 6:
             q.push_many([Push(1, -9)] * 100)
 
-    made = q.bulk("cancel", progress=more)
+    made = q.admin.bulk("cancel", progress=more)
     assert made.done == 300
     assert q.size() > 0
 
@@ -117,7 +118,7 @@ def test_the_command(live, redis):
     assert run("update", "--least", 10, "--most", 20, "--priority", -3).stdout == "6\n"
     assert run("update", "--least", 10, code=2).stdout == ""
     assert run("purge", "--dry-run").stdout == "0\n"
-    assert live.count(Filter(most=-3)) == 6
+    assert live.admin.count(Filter(most=-3)) == 6
 
 
 @pytest.mark.parametrize("name", ["group", "key_prefix", "text", "reason"])
@@ -135,11 +136,11 @@ def test_what_is_no_filter_chooses_nothing(redis, queue_name, live, face, wrong)
 
     def calls(q: Any) -> list[Any]:
         return [
-            lambda: q.bulk("cancel", wrong),
-            lambda: q.bulk("cancel", reason="expired"),
-            lambda: q.count(wrong),
-            lambda: q.held(worker=wrong),
-            lambda: q.release_held(7),
+            lambda: q.admin.bulk("cancel", wrong),
+            lambda: q.admin.bulk("cancel", reason="expired"),
+            lambda: q.admin.count(wrong),
+            lambda: q.admin.held(worker=wrong),
+            lambda: q.admin.release_held(7),
             lambda: q.clear_limit(wrong),
             lambda: q.purge(wrong),
             lambda: q.dead.replay(group=wrong),
@@ -151,7 +152,7 @@ def test_what_is_no_filter_chooses_nothing(redis, queue_name, live, face, wrong)
             for call in calls(q):
                 with pytest.raises(ConfigurationError):
                     await call()
-            assert (live.size(), len(live.limits())) == (1, 1)
+            assert (live.size(), len(live.admin.limits())) == (1, 1)
 
     live.push(1)
     live.set_limit(1000, 1)
@@ -161,4 +162,4 @@ def test_what_is_no_filter_chooses_nothing(redis, queue_name, live, face, wrong)
     for call in calls(live):
         with pytest.raises(ConfigurationError):
             call()
-    assert (live.size(), len(live.limits())) == (1, 1)
+    assert (live.size(), len(live.admin.limits())) == (1, 1)

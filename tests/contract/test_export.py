@@ -42,7 +42,7 @@ def make(redis: Redis, queue_name: str, clock: Clock) -> Iterator[Make]:
 
 
 def lines_of(q: DPQ[Any]) -> list[str]:
-    return list(q.export())
+    return list(q.admin.export())
 
 
 def body_of(lines: list[str]) -> list[str]:
@@ -52,14 +52,14 @@ def body_of(lines: list[str]) -> list[str]:
 
 def moved(q: DPQ[Any], other: DPQ[Any], **said: Any) -> list[str]:
     lines = lines_of(q)
-    other.import_(lines, **said)
+    other.admin.import_(lines, **said)
     assert other.check() == []
     return lines
 
 
 def counts_of(q: DPQ[Any]) -> list[tuple[Any, ...]]:
     """What is told of the batches of a queue."""
-    return sorted((b.name, b.left, b.done, b.dead, b.sealed, b.callback) for b in q.batches())
+    return sorted((b.name, b.left, b.done, b.dead, b.sealed, b.callback) for b in q.admin.batches())
 
 
 def drained(q: DPQ[Any], clock: Clock) -> list[Any]:
@@ -159,11 +159,11 @@ def test_any_queue_comes_over_whole(redis, queue_name, said, shape):
         for group in ("a", "*"):
             q.clear_limit(group), other.clear_limit(group)
         leased = {task.id for task in q.peek(100, "invisible")}
-        for lease in q.held(100):
+        for lease in q.admin.held(100):
             assert lease.id in leased
         if shape.get("fairness") == "round_robin":  # whose turn it was is not exported
             return
-        q.release_held(q.held(100))  # an export has no leases
+        q.admin.release_held(q.admin.held(100))  # an export has no leases
         at, first = clock.ms, drained(q, clock)
         clock.ms = at
         second = drained(other, clock)
@@ -186,8 +186,10 @@ def test_settings_limits_and_pause_come_over(make, clock):
     other = make("b")
     moved(q, other)
     for name, value in more.items():
-        assert getattr(other, name) == value
-    assert [limit.rules for limit in other.limits()] == [limit.rules for limit in q.limits()]
+        assert getattr(other.settings, name) == value
+    assert [limit.rules for limit in other.admin.limits()] == [
+        limit.rules for limit in q.admin.limits()
+    ]
     assert other.pop().task is None
     clock.advance(501)
     assert other.pop().task.payload == "a"
@@ -202,9 +204,9 @@ def test_settings_that_contradict(make, setting):
     lines = lines_of(q)
     name = next(iter(setting))
     with pytest.raises(ConfigurationError, match=f"^{name} is .*--follow"):
-        other.import_(lines)
+        other.admin.import_(lines)
     assert other.size() == 1
-    other.import_(lines, follow=True)
+    other.admin.import_(lines, follow=True)
     assert other.check() == []
     assert [other.pop().task.payload for _ in range(4)] == [0, 1, 2, "x"]
 
@@ -217,21 +219,21 @@ def test_a_cut_list_or_file_is_refused_before_anything_is_written(make, tmp_path
     path = tmp_path / "cut"
     for cut in (lines[:-1], lines[:-2], lines[:1]):
         with pytest.raises(ExportFileError, match="Nothing was imported"):
-            other.import_(cut)
+            other.admin.import_(cut)
         path.write_text("".join(cut))
         with path.open() as text, pytest.raises(ExportFileError, match="Nothing was imported"):
-            other.import_(text)
+            other.admin.import_(text)
         with path.open("rb") as raw, pytest.raises(ExportFileError, match="Nothing was imported"):
-            other.import_(raw)
+            other.admin.import_(raw)
     with pytest.raises(ExportFileError, match="Nothing was imported"):
-        other.import_(iter(lines[:-1]))
+        other.admin.import_(iter(lines[:-1]))
     assert other.stats().ready == 0
-    assert other.import_(iter(lines)).added == 250
+    assert other.admin.import_(iter(lines)).added == 250
     with pytest.raises(ExportFileError, match="lines is 252, but the export has 251"):
-        make("c").import_([*lines[:7], *lines[8:]])
+        make("c").admin.import_([*lines[:7], *lines[8:]])
     path.write_text("".join(lines), encoding="utf-8")
     with path.open() as text:
-        assert other.import_(text).before == 250
+        assert other.admin.import_(text).before == 250
 
 
 GOOD = {"id": "a", "state": "ready", "priority": "1", "sequence": 1, "enqueued_ms": 1}
@@ -275,11 +277,11 @@ def test_bad_fields_are_named(make, field, value):
     with pytest.raises(
         ExportFileError, match=f"line 2: .*({field.removesuffix('_ms')}|every|cron|batch)"
     ):
-        other.import_(export_of(GOOD | {"payload": 1, field: value}))
+        other.admin.import_(export_of(GOOD | {"payload": 1, field: value}))
     assert other.stats().pushed == 0
     with pytest.raises(ConfigurationError, match="does not exist"):
         lines_of(other)
-    assert other.import_(export_of(GOOD | {"payload": 1})).added == 1
+    assert other.admin.import_(export_of(GOOD | {"payload": 1})).added == 1
 
 
 def waits(id_: str, *ahead: str) -> dict[str, Any]:
@@ -293,7 +295,7 @@ def test_nobody_waits_for_ever(make, clock):
     other = make()
     seals = {"id": "s", "state": "delayed", "due_ms": UNTIL_OPENED_MS, "payload": "s"}
     of_batch = f"7 0 0 0 s {clock.ms} {clock.ms} 0 0 t"
-    other.import_(
+    other.admin.import_(
         export_of(
             {"batch": "ended", "text": of_batch},
             *(waits(f"w{n}", "nobody") for n in range(3)),
@@ -310,7 +312,7 @@ def test_nobody_waits_for_ever(make, clock):
     assert sorted(met) == ["behind", "s", "t", "w0", "w1", "w2"]
     assert other.check() == []
     with pytest.raises(ExportFileError, match="due_ms"):
-        other.import_(export_of(GOOD | seals))
+        other.admin.import_(export_of(GOOD | seals))
 
 
 def test_a_queue_that_is_not_there(make):
@@ -327,7 +329,7 @@ def test_a_pause_for_the_export(make, clock):
         if before:
             q.pause(None if before == float("inf") else before)
         lines = []
-        for number, line in enumerate(q.export(pause=True)):
+        for number, line in enumerate(q.admin.export(pause=True)):
             lines.append(line)
             if number > 0:
                 assert q.pop().task is None or number == len(lines) - 1 == 251
@@ -336,7 +338,7 @@ def test_a_pause_for_the_export(make, clock):
         task = q.pop().task
         assert (task is None) == (after is None)
         q.resume()
-    lines = iter(q.export(pause=True))
+    lines = iter(q.admin.export(pause=True))
     next(lines)
     next(lines)
     q.push("more")

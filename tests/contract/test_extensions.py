@@ -68,5 +68,5 @@ def test_an_extension_on_its_way_undoes_nothing(redis: Redis, queue_name: str) -
     if keeper := q._leases._thread:
         keeper.join(PATIENCE)
     assert q.get(task.id).state is TaskState.DELAYED
-    q.drop()
+    q.admin.drop()
     q.close()

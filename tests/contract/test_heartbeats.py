@@ -37,19 +37,19 @@ def test_it_tells_while_all_handlers_are_busy(
     worker = Worker(pair, gate, concurrency=3, name="bees")
     running = start(worker)
     wait_for(
-        lambda: [sum(w.running for w in q.workers()) for q in pair] == [2, 1],
-        lambda: [q.workers() for q in pair],
+        lambda: [sum(w.running for w in q.admin.workers()) for q in pair] == [2, 1],
+        lambda: [q.admin.workers() for q in pair],
     )
-    [first], [other] = (q.workers() for q in pair)
+    [first], [other] = (q.admin.workers() for q in pair)
     assert (first.name, first.concurrency, first.queue) == ("bees", 3, pair[0].queue_name)
     assert (first.id, first.pid, first.host) == (other.id, other.pid, other.host)
-    wait_for(lambda: pair[0].workers()[0].seen > first.seen, lambda: pair[0].workers())
-    later = pair[0].workers()[0]
+    wait_for(lambda: pair[0].admin.workers()[0].seen > first.seen, lambda: pair[0].admin.workers())
+    later = pair[0].admin.workers()[0]
     assert abs((later.since - first.since).total_seconds()) < 1
     gate.open()
     worker.stop()
     assert running.result(PATIENCE) == 3
-    assert [q.workers() for q in pair] == [[], []]
+    assert [q.admin.workers() for q in pair] == [[], []]
 
 
 # A quiet worker
@@ -58,12 +58,12 @@ def test_it_tells_while_all_handlers_are_busy(
 def heard(q: DPQ[Any], is_quiet: bool = True) -> None:
     """Wait until the workers have had the answer to a heartbeat that says so."""
     for _ in range(2):  # the answer to the first may still be under way
-        before = {each.id: each.seen for each in q.workers()}
+        before = {each.id: each.seen for each in q.admin.workers()}
         wait_for(
-            lambda before=before: all(each.seen > before[each.id] for each in q.workers()),
-            q.workers,
+            lambda before=before: all(each.seen > before[each.id] for each in q.admin.workers()),
+            q.admin.workers,
         )
-    assert all(bool(each.quiet_since) is is_quiet for each in q.workers())
+    assert all(bool(each.quiet_since) is is_quiet for each in q.admin.workers())
 
 
 @pytest.mark.parametrize("prefetch", [0, 4])
@@ -77,7 +77,7 @@ def test_a_quiet_worker_finishes_and_takes_no_more(
     worker = Worker(q, gate, concurrency=2, prefetch=prefetch, name="w")
     running = start(worker)
     gate.wait_for(2)
-    assert q.quiet("w", by="ann") == 1
+    assert q.admin.quiet("w", by="ann") == 1
     heard(q)
     wait_for(lambda: q.stats().invisible == 2, q.stats)
     gate.open(2)
@@ -87,7 +87,7 @@ def test_a_quiet_worker_finishes_and_takes_no_more(
     assert (q.stats().ready, q.stats().invisible) == (6, 0)
     assert {task.attempt for task in q.peek(9)} == {1}
     assert worker.health().ready
-    q.unquiet("w")
+    q.admin.unquiet("w")
     gate.open()
     wait_for(lambda: q.stats().acked == 8, q.stats)
     worker.stop()
@@ -101,8 +101,8 @@ def test_a_lost_answer_changes_nothing(
     tell_often(monkeypatch)
     worker = Worker(q, gate, name="w")
     start(worker)
-    wait_for(q.workers, q.workers)
-    q.quiet("w")
+    wait_for(q.admin.workers, q.admin.workers)
+    q.admin.quiet("w")
     heard(q)
     failed = []
 
@@ -114,11 +114,11 @@ def test_a_lost_answer_changes_nothing(
     with monkeypatch.context() as away:
         away.setattr(QueueOperations, "beat", fail)
         wait_for(lambda: len(failed) > 2, lambda: failed)
-        q.drop()
+        q.admin.drop()
     q.push("new")
-    wait_for(q.workers, q.workers)
+    wait_for(q.admin.workers, q.admin.workers)
     heard(q)
     assert gate.begun == []
-    q.unquiet("w")
+    q.admin.unquiet("w")
     gate.wait_for(1)
     gate.open()

@@ -19,7 +19,7 @@ def q(redis: Redis, queue_name: str) -> Iterator[DPQ[Any]]:
     with DPQ[Any](redis, queue_name, backoff=Backoff(base=0.01, jitter=0)) as queue:
         yield queue
         assert queue.check() == []
-        queue.drop()
+        queue.admin.drop()
 
 
 def held(q: DPQ[Any]) -> int:
@@ -187,6 +187,6 @@ def test_asyncio_has_the_same_loop(redis: Redis, queue_name: str) -> None:
                 seen.append(task.payload)
             assert seen == [0, 1, 1, 2]
             assert await q.check() == []
-            await q.drop()
+            await q.admin.drop()
 
     asyncio.run(program())

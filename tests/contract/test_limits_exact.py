@@ -128,5 +128,5 @@ def test_no_member_of_a_pool_sees_more_than_its_limit(
             allowed = window.rate + window.burst - 1
             assert most_in_any(of_one, window.per) <= allowed, (name, window)
     assert q.check() == []
-    assert q.group("pool").in_flight == 0
+    assert q.admin.group("pool").in_flight == 0
     q.close()

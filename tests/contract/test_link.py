@@ -28,7 +28,7 @@ def test_a_client_without_retries(once: Redis, redis: Redis, queue_name: str) ->
     q.push(1)
     kill_all(redis)
     assert q.pop().task.payload == 1
-    q.drop()
+    q.admin.drop()
     q.close()
 
 
@@ -54,7 +54,7 @@ def test_a_fault_in_a_call(
         else:
             with pytest.raises(RedisConnectionError):
                 q.pop()
-        q.drop()
+        q.admin.drop()
         q.close()
 
 

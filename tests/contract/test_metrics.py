@@ -157,4 +157,4 @@ def test_no_server_no_traceback(
     assert (told("dpq_up"), told("dpq_queue_up", queue=broken.queue_name)) == (1, 0)
     assert told("dpq_tasks", queue=live.queue_name, state="ready") == 1
     live.redis.delete(key)
-    broken.drop()
+    broken.admin.drop()

@@ -38,7 +38,7 @@ def test_pops_are_sorted(redis: Redis, queue_name: str, given_: list[Any]) -> No
     with DPQ[int](redis, queue_name, order="min") as q:
         q.push_many(Push(n, priority, group=group) for n, (priority, group) in enumerate(given_))
         tasks = q.pop_many(1000)
-        q.drop()
+        q.admin.drop()
     assert [(task.priority, task.payload) for task in tasks] == sorted(
         (priority, n) for n, (priority, _) in enumerate(given_)
     )
@@ -68,8 +68,8 @@ def of_update(q: DPQ[Any], number: Any) -> Any:
 def of_bulk(q: DPQ[Any], number: Any) -> Any:
     q.push("not", 5)
     id_ = q.push("x", 7)
-    assert [q.count(Filter(least=least, most=9)) for least in (5, 6)] == [2, 1]
-    assert q.bulk("update", Filter(least=6), priority=number).done == 1
+    assert [q.admin.count(Filter(least=least, most=9)) for least in (5, 6)] == [2, 1]
+    assert q.admin.bulk("update", Filter(least=6), priority=number).done == 1
     return [q.get(id_).priority]
 
 
@@ -89,7 +89,7 @@ def after(end: Callable[..., Any], *arguments: Any) -> Callable[[DPQ[Any], Any],
 def of_acquire(q: DPQ[Any], number: Any) -> Any:
     """A caller with a small number may take what is kept for small numbers, another may not."""
     q.set_limit(1, 60, 2, reserve=Reserve(1, number), slack=0)
-    assert q.limits()[0].windows[0].reserve == Reserve(1, number)
+    assert q.admin.limits()[0].windows[0].reserve == Reserve(1, number)
     with q.acquire(timeout=0, priority=2**62):
         pass
     for worse in (number + 1024, 2**62):
@@ -128,8 +128,8 @@ def test_who_had_the_queue_open_before(made: Callable[..., DPQ[Any]]) -> None:
     owner, stale, late = made(), made(), made()
     stale.push("x", 1)
     late.push("x", 1)
-    assert stale.order == late.order == "fifo"
-    owner.drop()
+    assert stale.settings.order == late.settings.order == "fifo"
+    owner.admin.drop()
     anew = made(order="min")
     anew.push("5", 5, key="k")
     stale.push("4", 4)  # the short way

@@ -120,7 +120,7 @@ def test_consumers_cross_a_limit_that_nobody_has_set(live: DPQ, host: Host, serv
         async with AsyncDPQ.from_url(server.url, live.queue_name) as q:
             await AsyncWorker(q, handle_async, concurrency=2).run(until_empty=True)
             assert await q.observe("other", headers={"RateLimit": "limit=9, remaining=5, reset=9"})
-            assert (await q.group("other")).budgets[0].left == 5
+            assert (await q.admin.group("other")).budgets[0].left == 5
 
     def work() -> None:
         Worker(live, handle, concurrency=2).run(until_empty=True, signals=False)
@@ -155,6 +155,6 @@ def test_a_returned_answer_is_observed(live: DPQ, server: Any, kind: str) -> Non
                 await AsyncWorker(q, lambda task: answers[task.payload]).run(until_empty=True)
 
         asyncio.run(run())
-    assert [budget.left for budget in live.group("a").budgets] == [5]
-    assert not live.group("b").budgets
+    assert [budget.left for budget in live.admin.group("a").budgets] == [5]
+    assert not live.admin.group("b").budgets
     assert live.size() == 0

@@ -48,7 +48,7 @@ def test_the_readme_example_works_word_for_word(redis: Redis, clock: Any) -> Non
         set_visibility(30)
         assert q.get(task.id).state == "delayed"
     finally:
-        q.drop()
+        q.admin.drop()
         q.close()
 
 
@@ -99,7 +99,7 @@ def main(q):
     assert 3540 < q.get(delayed).visible_until.timestamp() - time.time() < 3605
     assert 540 < q.next_event() < 605
     assert q.pop().task is None
-    q.drop()
+    q.admin.drop()
 
 with DPQ(Redis.from_url(url), name) as q:
     for zone in zones:

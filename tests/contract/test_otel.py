@@ -321,7 +321,7 @@ async def test_a_worker_of_asyncio(
     with pytest.raises(ValueError, match="no page"):
         await fail()
     assert said(telemetry.named("process")[-1])["error.type"] == "ValueError"
-    await q.drop()
+    await q.admin.drop()
 
 
 class Broken(SimpleSpanProcessor):

@@ -22,7 +22,7 @@ def three(redis: Redis, queue_name: str) -> Iterator[list[DPQ[Any]]]:
     queues: list[DPQ[Any]] = [DPQ(redis, f"{queue_name}-{n}") for n in range(3)]
     yield queues
     for queue in queues:
-        queue.drop()
+        queue.admin.drop()
         queue.close()
 
 

@@ -311,7 +311,7 @@ def test_pages_pushed_from_elsewhere_are_crawled_under_their_hosts_limit(crawls)
     q.push({"url": "http://b.example/12"}, -1, group="b.example")
     crawls.run(Tree, DPQ_START_ONCE=True, DPQ_LIMITS={"b.example": "300/h,moving"})
     assert set(crawls.site.paths) == set(PAGES)
-    granted = next(each for each in q.limits() if each.group == "b.example")
+    granted = next(each for each in q.admin.limits() if each.group == "b.example")
     assert granted.granted == (3,)
     assert crawls.site.paths.count("13") == crawls.site.paths.count("14") == 2  # of both hosts
     dead = sorted(each.reason for each in q.dead.list())
@@ -366,7 +366,7 @@ def test_what_the_page_for_users_shows_runs(crawls):
     more = {name: shown[name] for name in ("SCHEDULER", "DPQ_LIMITS")}
     crawls.run(Shop, **more)
     assert crawls.items == ["7", {"job": 7}]
-    assert {each.group for each in crawls.q.limits()} >= {"*", "shop.example"}
+    assert {each.group for each in crawls.q.admin.limits()} >= {"*", "shop.example"}
 
 
 class Shop(Tree):

@@ -48,7 +48,7 @@ def test_no_window_is_above_its_bound(server: Any, redis: Any, queue_name: str) 
     grants = sorted(each for one in working for each in json.loads(one.communicate(timeout=60)[0]))
     for queue in [*queues, limits]:
         assert queue.size() == 0
-        queue.drop()
+        queue.admin.drop()
     most = RATE + BURST - 1
     assert len(grants) == TASKS * TEAMS
     for begin, _ in grants:

@@ -232,6 +232,6 @@ async def test_a_cancelled_request_ends_its_permit(redis, queue_name, host, kind
             await asking
         await asyncio.gather(*q._background)
         assert q._leases._held == {}
-        state = await q.group(GROUP)
+        state = await q.admin.group(GROUP)
         assert state.in_flight == 0
         assert state.reason == ("rate limited" if path == "429" else None)

@@ -72,7 +72,7 @@ def permit_of(response: Any) -> Any:
 
 
 def open_members(q: DPQ[Any]) -> list[bool]:
-    return [member.open for member in q.group(GROUP).members]
+    return [member.open for member in q.admin.group(GROUP).members]
 
 
 def test_the_key_of_the_permit_is_sent(live, host, ask):
@@ -149,7 +149,7 @@ async def test_asyncio_clients(redis, queue_name, host, kind):
         assert host.keys == [KEYS[permit.member] for permit in permits]
         host.limited = {KEYS["b"]}
         assert await ask(KEYS["b"], member=member_of) == 429
-        assert [member.open for member in (await q.group(GROUP)).members] == [True, False]
+        assert [member.open for member in (await q.admin.group(GROUP)).members] == [True, False]
         assert await ask(prepare=set_key, timeout=0) == 200
         host.came.clear()
         assert await ask(prepare=set_key, path="/away") == 200

@@ -71,7 +71,7 @@ def test_each_request_takes_a_unit(live, host, opened):
     for _ in range(5):
         assert client.get(host.url).status_code == 200
     assert len(host.came) == 10
-    assert live.group(GROUP).units_left[0] <= 1
+    assert live.admin.group(GROUP).units_left[0] <= 1
     assert host.came[-1][0] - host.came[0][0] > 0.3
 
 
@@ -91,7 +91,7 @@ def test_a_429_is_heard_and_returned(live, host, opened):
     client = opened(timeout=0)
     answer = client.get(f"{host.url}/429")
     assert (answer.status_code, answer.text) == (429, "too many")
-    assert live.group(GROUP).reason == "rate limited"
+    assert live.admin.group(GROUP).reason == "rate limited"
     with pytest.raises(LimitTimeoutError) as raised:
         client.get(host.url)
     assert 20 < raised.value.retry_after <= 30
@@ -107,13 +107,13 @@ def test_a_stream_is_untouched(live, host, opened):
         response.iter_content(2) if isinstance(client, requests.Session) else response.iter_bytes(2)
     )
     assert next(chunks) == b"ab"
-    assert live.group(GROUP).reason == "concurrency"
+    assert live.admin.group(GROUP).reason == "concurrency"
     host.more.set()
     assert b"".join(chunks) == b"cd"
     response.close()
-    assert live.group(GROUP).open
+    assert live.admin.group(GROUP).open
     assert client.get(host.url).text == "ok"
-    assert live.group(GROUP).open
+    assert live.admin.group(GROUP).open
     assert live.check() == []
 
 
@@ -122,7 +122,7 @@ def test_an_error_ends_the_permit(live, host, opened):
     live.set_limit(concurrency=1, group=GROUP)
     with pytest.raises((httpx.TransportError, httpx2.TransportError, requests.ConnectionError)):
         opened().get(f"{host.url}/cut")
-    assert live.group(GROUP).open
+    assert live.admin.group(GROUP).open
 
 
 def test_options(live, host, opened):
@@ -130,7 +130,7 @@ def test_options(live, host, opened):
     live.set_limit(60, 60, 10, group="api")
     client = opened(lambda _: "api", cost=lambda _: 3, priority=lambda _: 7)
     assert client.get(host.url).text == "ok"
-    assert 6.9 < live.group("api").units_left[0] < 7.5
+    assert 6.9 < live.admin.group("api").units_left[0] < 7.5
     assert opened("api").get(host.url).text == "ok"
     assert opened(lambda _: "x" * 999 + "\n").get(host.url).text == "ok"
     assert opened(lambda _: None).get(host.url).text == "ok"

@@ -42,7 +42,7 @@ def open_client(kind: str, q: DPQ[Any], **options: Any) -> Any:
 
 
 def left(q: DPQ[Any]) -> int:
-    return round(q.group(GROUP).units_left[0])
+    return round(q.admin.group(GROUP).units_left[0])
 
 
 def lines_of(client: Any, url: str) -> Iterator[str]:
@@ -129,6 +129,6 @@ async def test_asyncio_clients(redis, queue_name, host, kind, caplog):
                     pass
         async with asking(kind, q, spent=lambda answer: 1 // 0, timeout=60) as client:
             assert await get("usage") == WHOLE
-        assert round((await q.group(GROUP)).units_left[0]) == 1000 - 7 - 9 - 3 * 100
+        assert round((await q.admin.group(GROUP)).units_left[0]) == 1000 - 7 - 9 - 3 * 100
         assert "ZeroDivisionError" in caplog.text
         assert await q.check() == []

@@ -153,21 +153,21 @@ def test_openai(live, client, host):
         api_key="k", base_url=f"{host.url}/v1", http_client=client, max_retries=0
     )
     assert vendor.chat.completions.create(**ASK).usage.total_tokens == 50
-    assert left(live.group(GROUP)) == [950, 970]
+    assert left(live.admin.group(GROUP)) == [950, 970]
     with vendor.chat.completions.create(
         **ASK, stream=True, stream_options={"include_usage": True}
     ) as chunks:
         *said, last = chunks
     assert [each.choices[0].delta.content for each in said] == ["hello"] * 3
     assert last.usage.total_tokens == 50
-    assert left(live.group(GROUP)) == [900, 940]
+    assert left(live.admin.group(GROUP)) == [900, 940]
     assert vendor.responses.create(model="m", input="hi").usage.total_tokens == 10
-    assert left(live.group(GROUP)) == [890, 934]
+    assert left(live.admin.group(GROUP)) == [890, 934]
     *_, done = vendor.responses.create(model="m", input="hi", stream=True)
     assert done.response.usage.total_tokens == 10
-    assert left(live.group(GROUP)) == [880, 928]
+    assert left(live.admin.group(GROUP)) == [880, 928]
     assert vendor.embeddings.create(model="m", input="hi").usage.total_tokens == 8
-    assert left(live.group(GROUP)) == [872, 928]
+    assert left(live.admin.group(GROUP)) == [872, 928]
     assert live.check() == []
 
 

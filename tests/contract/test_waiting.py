@@ -288,7 +288,7 @@ def wait_for_producers(q: DPQ[Any], redis: Redis, count: int) -> None:
 
 def test_a_push_waits_for_room(waiting: DPQ[Any], redis: Redis, background: Any) -> None:
     """A push into a full queue returns once a task of it is finished."""
-    waiting.set_bounds(max_tasks=1)
+    waiting.admin.set_bounds(max_tasks=1)
     waiting.push("a")
     pushed = background(waiting.push, "b", timeout=LONG)
     wait_for_producers(waiting, redis, 1)
@@ -301,7 +301,7 @@ def test_a_push_waits_for_room(waiting: DPQ[Any], redis: Redis, background: Any)
 
 def test_no_room_in_time(waiting: DPQ[Any], redis: Redis) -> None:
     """If there is no room within the timeout, the push is refused, and nothing is left of it."""
-    waiting.set_bounds(max_tasks=1)
+    waiting.admin.set_bounds(max_tasks=1)
     waiting.push("a")
     with pytest.raises(QueueFullError):
         waiting.push("b", timeout=0.05)

@@ -33,7 +33,7 @@ def q(redis: Redis, queue_name: str) -> Iterator[DPQ[Any]]:
     """A queue in real time."""
     queue: DPQ[Any] = DPQ(redis, queue_name, default_visibility=600)
     yield queue
-    queue.drop()
+    queue.admin.drop()
     queue.close()
 
 

@@ -248,7 +248,7 @@ def test_an_error_is_a_failed_attempt(make: Make) -> None:
     worker = run_once(q, raising(ValueError("no such page")))
     task = q.get(task_id)
     assert (task.attempt, task.last_error) == (2, "ValueError: no such page")
-    [failure] = q.events(task_id=task_id)
+    [failure] = q.admin.events(task_id=task_id)
     assert (failure.kind, failure.attempt, failure.detail) == ("failed", 1, task.last_error)
     assert failure.worker == worker.name
     assert any(frame.endswith(" in raising.<locals>.handler") for frame in failure.frames)
@@ -266,7 +266,7 @@ def test_rate_limited_closes_the_group(q: DPQ[Any]) -> None:
     task = q.get(task_id)
     assert (task.attempt, task.deferrals) == (1, 1)
     assert q.pop().task is None
-    assert not q.group("g").open
+    assert not q.admin.group("g").open
 
 
 TOKENS = RateLimit(1, 3600, 1000, unit="tokens", slack=0)
@@ -292,7 +292,7 @@ def test_a_handler_tells_what_it_has_spent(q: DPQ[Any], error: Exception | None,
                 raise error
 
     run_once(q, handler)
-    assert round(q.group("g").units_left[0]) == left
+    assert round(q.admin.group("g").units_left[0]) == left
 
 
 def test_retry_waits_as_long_as_it_says(q: DPQ[Any]) -> None:
@@ -518,7 +518,7 @@ def test_a_closed_queue_says_so(server: Server, q: DPQ[Any]) -> None:
         closed.pop,
         closed.stats,
         closed.size,
-        closed.drop,
+        closed.admin.drop,
         lambda: closed.get(task_id),
         Worker(closed, print).drain,
     ):

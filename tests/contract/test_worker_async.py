@@ -186,7 +186,7 @@ async def test_a_cancelled_coroutine_hears_why(queue: Queue, end: str) -> None:
         if end == "cancel":
             await queue.cancel(wanted)
         else:
-            assert await queue.release_held(await queue.held()) == 1
+            assert await queue.admin.release_held(await queue.admin.held()) == 1
         await until(lambda: heard)
         worker.stop()
     said = {

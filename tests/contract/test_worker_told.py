@@ -110,7 +110,7 @@ def test_a_lost_lease(
     worker = Worker(q, gate, name="w", visibility=1000)
     running = start(worker)
     gate.wait_for(1)
-    assert q.release_held(q.held()) == 1
+    assert q.admin.release_held(q.admin.held()) == 1
     assert q.pop().task
     gate.open()
     wait_for(lambda: told(caplog, "lease_lost"), lambda: caplog.text)

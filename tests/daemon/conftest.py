@@ -35,7 +35,7 @@ def name(queue_name: str) -> str:
 def q(url: str, name: str) -> Iterator[DPQ]:
     with DPQ.from_url(url, name) as queue:
         yield queue
-        queue.drop()
+        queue.admin.drop()
 
 
 @pytest.fixture

@@ -111,7 +111,7 @@ def test_push_reads_payloads_line_by_line(run: Run, q: DPQ) -> None:
 
 def test_push_into_a_full_queue(run: Run, q: DPQ) -> None:
     """A full queue refuses with its size and bound; with --timeout, after that time."""
-    q.set_bounds(max_tasks=130)
+    q.admin.set_bounds(max_tasks=130)
     failed = run("push", lines="1\n" * 260, code=1)
     assert (len(failed.stdout.split()), q.size()) == (125, 125)
     said = " ".join(failed.stderr.split())
@@ -270,7 +270,7 @@ def test_a_stale_token_or_a_lost_task_changes_nothing(run: Run, q: DPQ, action: 
 
 def test_ids_may_begin_with_dashes(run: Run, q: DPQ) -> None:
     """An id is an id whatever characters it has: none is taken for an option."""
-    q.register()
+    q.admin.register()
     for task_id in ("-n-queue-v_y", "--json-vvv_n"):
         assert "holds no such" in run("get", task_id, code=1).stderr
         assert "holds no such" in run("why", task_id, code=1).stderr
@@ -295,11 +295,11 @@ def test_a_queue_that_does_not_exist_is_named(run: Run, url: str, name: str, wor
     """A misspelt name is no empty queue: the command says so, with the nearest, and exits 1."""
     assert "there is no queue" in run(*words.split(), code=1).stderr
     with DPQ.from_url(url, f"{name}s") as near:
-        near.register()
+        near.admin.register()
         said = run(*words.split(), code=1)
         assert said.stderr == f"error: there is no queue {name!r}; did you mean '{name}s'?\n"
         assert said.stdout == ""
-        near.drop()
+        near.admin.drop()
     run("limit", "set", "1/s")  # it exists: something of it is stored
     assert "queue" in run("limit", "list").stdout
 
@@ -324,7 +324,7 @@ def test_stats_counts(run: Run, q: DPQ) -> None:
     counts = one(run("stats", "--json"))
     assert counts == {"queue": q.queue_name, **json.loads(q.stats().model_dump_json())} | {
         "oldest_ready_seconds": counts["oldest_ready_seconds"],
-        "drain": q.drain().model_dump(),
+        "drain": q.admin.drain().model_dump(),
         "verdict": {"sentence": str(q.why()), **q.why().model_dump(mode="json")},
     }
     table = run("stats").stdout
@@ -389,7 +389,7 @@ def test_limits_are_set_listed_and_cleared(run: Run, q: DPQ) -> None:
     run("limit", "set", "3/s,burst=5,reserve=2:1", "--group", "g")
     run("limit", "set", "5/s,adaptive=1:20:2", "--concurrency", 4, "--group", "h")
     run("limit", "set", "--concurrency", 3, "--group", "-i")
-    limits = {state.group: (state.windows, state.concurrency) for state in q.limits()}
+    limits = {state.group: (state.windows, state.concurrency) for state in q.admin.limits()}
     assert limits == {
         None: ((RateLimit(10, 1), RateLimit(5000, 3600, 9, Reserve(4, 7))), None),
         "*": ((RateLimit(2, 60),), None),
@@ -399,14 +399,14 @@ def test_limits_are_set_listed_and_cleared(run: Run, q: DPQ) -> None:
     }
     lines = [json.loads(line) for line in run("limit", "list", "--json").stdout.splitlines()]
     assert lines == [
-        {"queue": q.queue_name, **json.loads(state.model_dump_json())} for state in q.limits()
+        {"queue": q.queue_name, **json.loads(state.model_dump_json())} for state in q.admin.limits()
     ]
     table = run("limit", "list").stdout
     for word in ("the queue", "5000/h, burst=9, reserve=4:7", "every group", "group g", "0/4"):
         assert word in table
     for scope in ([], ["--every-group"], ["--group", "g"], ["--group", "h"], ["--group", "-i"]):
         run("limit", "clear", *scope)
-    assert [state.windows for state in q.limits()] == [()]
+    assert [state.windows for state in q.admin.limits()] == [()]
     assert re.search(r"the queue +- +- +0 +0 +open", run("limit", "list").stdout)
 
 
@@ -445,7 +445,7 @@ def test_url_and_queue_stand_anywhere(url: str, name: str, monkeypatch: pytest.M
     where = ("--url", url)
     for each in ("default", name, *(f"{name}-{letter}" for letter in "abe")):
         with DPQ.from_url(url, each) as q:
-            q.register()
+            q.admin.register()
     assert queue_of("stats", "--json", *where) == "default"
     monkeypatch.setenv("DPQ_QUEUE", f"{name}-e")
     assert queue_of(*where, "stats", "--json") == f"{name}-e"
@@ -534,13 +534,13 @@ def test_wrong_usage(run: Run, q: DPQ, line: str, reason: str) -> None:
     password; and it changes nothing."""
     bury(q)
     q.push(1)
-    before = (q.stats().ready, q.stats().dead, q.limits())
+    before = (q.stats().ready, q.stats().dead, q.admin.limits())
     result = run(*shlex.split(line), code=2)
     assert result.stdout == ""
     assert result.stderr
     assert reason in told(result)
     assert "geheim" not in result.stderr
-    assert (q.stats().ready, q.stats().dead, q.limits()) == before
+    assert (q.stats().ready, q.stats().dead, q.admin.limits()) == before
 
 
 def commands(
@@ -696,12 +696,12 @@ def test_export_and_import(run, q, url, name):
         again = run(*into, "--again", lines=out.stdout).stderr
         assert "250 tasks were left as they are" in again
         assert "Nothing was imported" in run(*into, lines=out.stdout[:-30], code=1).stderr
-        b.drop()
+        b.admin.drop()
         b.push("mine", key="k0")
         assert "--keep" in run(*into, "--follow", lines=out.stdout, code=1).stderr
         kept = run(*into, "--follow", "--keep", lines=out.stdout)
         assert "249 tasks" in kept.stderr
-        b.drop()
+        b.admin.drop()
 
 
 # What several old commands did
@@ -712,11 +712,11 @@ def test_bounds_stand_beside_limits(run: Run, q: DPQ) -> None:
     q.push(1)
     assert "most" not in run("limit", "list").stderr
     run("limit", "set", "--max-tasks", 2, "--max-waiting", 5)
-    assert not q.limits()[0].windows
+    assert not q.admin.limits()[0].windows
     said = run("limit", "list").stderr
     assert "1 of at most 2 tasks; each group: 5 waiting tasks, then refuse" in said
     run("limit", "set", "5/s", "--when-full", "drop_worst")
-    assert (q.bounds(), len(q.limits()[0].windows)) == ((2, 5, "drop_worst"), 1)
+    assert (q.admin.bounds(), len(q.admin.limits()[0].windows)) == ((2, 5, "drop_worst"), 1)
     run("limit", "set", "--max-tasks", -1, code=2)
 
 

@@ -33,7 +33,7 @@ def test_a_change_shows_both_sides(run: Run, q: DPQ) -> None:
     assert "never more than 300 requests in any 15 m\n" in will_be
     assert "never more than 500 at once" in will_be
     assert "401 due tasks: all begun in 1" in will_be
-    assert q.group("g").windows == (RateLimit(300, 900, moving=True),)
+    assert q.admin.group("g").windows == (RateLimit(300, 900, moving=True),)
     said = run("limit", "set", "300/15m,moving", "--concurrency", 500, "--group", "g").stderr
     assert "was" not in said
 
@@ -46,14 +46,14 @@ def test_a_terminal_is_asked(
     """Without a yes nothing changes, and no event tells of it; --yes answers before."""
     q.set_limit(9, 1, group="g")
     q.set_limit(10, 1, group="g")
-    before = q.group("g"), q.events()
+    before = q.admin.group("g"), q.admin.events()
     said = run("limit", *verb, "--group", "g", lines="y\n" if agreed else "n\n")
     assert "the limit of group g of" in said.stderr
     assert "?" in said.stderr
-    assert ((q.group("g"), q.events()) == before) is not agreed
+    assert ((q.admin.group("g"), q.admin.events()) == before) is not agreed
     assert ("nothing was changed" in said.stderr) is not agreed
     assert "?" not in run("limit", "set", "7/s", "--group", "g", "--yes").stderr
-    assert q.group("g").windows == (RateLimit(7, 1),)
+    assert q.admin.group("g").windows == (RateLimit(7, 1),)
 
 
 def test_a_change_meanwhile_is_refused(run: Run, q: DPQ, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,7 +71,7 @@ def test_a_change_meanwhile_is_refused(run: Run, q: DPQ, monkeypatch: pytest.Mon
         q.set_limit(10, 1)
         said = run("limit", *words, code=1).stderr
         assert "changed meanwhile, and nothing was done: now it is 3/s,burst=2" in said
-    assert q.limits()[0].windows == (RateLimit(3, 1, 2),)
+    assert q.admin.limits()[0].windows == (RateLimit(3, 1, 2),)
 
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -90,16 +90,16 @@ def test_undo(run: Run, q: DPQ, kind: str) -> None:
     """Each kind of limit comes back as it was, by a change with an event of its own; and again."""
     q.set_limit(group="g", **KINDS[kind])
     q.set_limit(1, 60, group="h")
-    stood = q.group("g")
+    stood = q.admin.group("g")
     run("limit", "set", "2/s", "--group", "g")
-    changed = q.group("g")
+    changed = q.admin.group("g")
     run("limit", "clear", "--group", "g")
     first = json.loads(run("admin", "events", "--json").stdout.splitlines()[2])
     assert first["before"] == stood.rules
     run("limit", "undo", "--group", "g")
-    assert q.group("g").rules == changed.rules
+    assert q.admin.group("g").rules == changed.rules
     run("limit", "undo", "--group", "g", "--event", first["id"])
-    again = q.group("g")
+    again = q.admin.group("g")
     assert (again.windows, again.concurrency, again.weight) == (
         stood.windows,
         stood.concurrency,
@@ -108,9 +108,9 @@ def test_undo(run: Run, q: DPQ, kind: str) -> None:
     assert [one.quota for one in again.quotas] == [one.quota for one in stood.quotas]
     assert [one.name for one in again.members] == [one.name for one in stood.members]
     assert again.rules == stood.rules
-    told = q.events()
+    told = q.admin.events()
     assert [event.group for event in told] == ["g", "h", "g", "g", "g", "g"]
     assert (told[-1].before, told[-1].detail) == (changed.rules, stood.rules)
     assert "@" in told[-1].by or ":" in told[-1].by
     run("limit", "undo", "--group", "h")
-    assert q.group("h").rules == ""
+    assert q.admin.group("h").rules == ""

@@ -41,5 +41,5 @@ def test_a_program_answers_scrapes(first_server: Server, words: list[str]) -> No
             process.communicate(timeout=60)
     labels = f'queue="{queue.queue_name}",server="{server_name(first_server.url)}",state="ready"'
     assert f"dpq_tasks{{{labels}}} 1.0" in text
-    queue.drop()
+    queue.admin.drop()
     queue.redis.close()

@@ -60,9 +60,13 @@ TABLES: dict[str, tuple[Callable[[DPQ[Any]], Table], str, str]] = {
     "dead": (lambda q: render.dead_tasks("dead", q.dead.list()), "id", "reason"),
     "tasks": (lambda q: render.live_tasks("ready", q.peek(9, TaskState.READY)), "id", "id"),
     "workers": (_workers, "worker", "longest"),
-    "leases": (lambda q: render.leases_table("leases", q.held()), "task", "worker"),
-    "limits": (lambda q: render.limit_table("limits", q.limits()), "what", "state"),
-    "history": (lambda q: render.slots_table("history", q.history(3600)), "at (UTC)", "ready"),
+    "leases": (lambda q: render.leases_table("leases", q.admin.held()), "task", "worker"),
+    "limits": (lambda q: render.limit_table("limits", q.admin.limits()), "what", "state"),
+    "history": (
+        lambda q: render.slots_table("history", q.admin.history(3600)),
+        "at (UTC)",
+        "ready",
+    ),
 }
 
 

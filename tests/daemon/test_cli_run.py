@@ -24,7 +24,7 @@ from support import PATIENCE_S, wait_for
 from typer.testing import CliRunner
 
 import dpq
-from dpq import DPQ, LimitState, QueueStats, known_queues
+from dpq import DPQ, known_queues
 from dpq.batch import BatchError, BatchOutcome
 from dpq.batch.reader import Reader
 from dpq.batch.results import Results
@@ -32,6 +32,7 @@ from dpq.batch.tokens import estimate
 from dpq.cli import app
 from dpq.cli._run_meter import RunMeter, tell_outcome
 from dpq.cli.run import exit_code
+from dpq.types import LimitState, QueueStats
 
 pytestmark = pytest.mark.usefixtures("clean_environment")
 
@@ -108,8 +109,8 @@ def start(url: str, name: str, tmp_path: Path) -> Iterator[Start]:
     with programs("run", tmp_path, ("--redis", url, "--queue", name)) as begin:
         yield begin
     with DPQ.from_url(url, name) as queue, DPQ.from_url(url, f"{name}.batch") as batches:
-        queue.drop()
-        batches.drop()
+        queue.admin.drop()
+        batches.admin.drop()
 
 
 @pytest.fixture
@@ -263,7 +264,7 @@ def test_a_queue_that_was_there_before_stays(api, run, tmp_path, url, name):
         for _ in range(2):
             assert run(file, "--url", api().url)[0] == 0
         assert name in known_queues(queue.redis)
-        assert [state.group for state in queue.limits()] == [None, "mine"]
+        assert [state.group for state in queue.admin.limits()] == [None, "mine"]
         assert queue.stats().acked == 1
 
 

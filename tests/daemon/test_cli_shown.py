@@ -56,7 +56,7 @@ def test_no_page_steers_the_terminal(url: str, terminal: bool, evil: str) -> Non
             task = plant(q, evil)
             look_at_all_pages(url, q, task.id, evil, terminal)
         finally:
-            q.drop()
+            q.admin.drop()
 
 
 def look_at_all_pages(url: str, q: DPQ, task_id: str, evil: str, terminal: bool) -> None:

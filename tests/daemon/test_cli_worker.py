@@ -161,7 +161,7 @@ def test_any_kind_of_handlers(run_here: Run, q: DPQ, target: str, kind: str) -> 
     said = run_here(f"shop:{target}", "--drain", "--concurrency", 2)
     assert f": {kind} of shop:{target} on {q.queue_name}, 2 at once" in said
     assert "drained: 2 tasks finished, 0 dead letters, 0 left" in said
-    assert (q.stats().acked, q.workers()) == (2, [])
+    assert (q.stats().acked, q.admin.workers()) == (2, [])
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_several_queues(run_here: Run, q: DPQ) -> None:
     said = run_here("shop:plain", "--drain", *words, "--visibility", 9, "--time-limit", 8)
     assert f"on {second.queue_name}, {q.queue_name}, 1 at once" in said
     assert (q.stats().acked, second.stats().acked) == (1, 1)
-    second.drop()
+    second.admin.drop()
     second.close()
 
 
@@ -290,7 +290,7 @@ def test_the_first_signal_lets_handlers_finish(
     wait_for_words(process, f"{number.name}, stopping")
     (here / "go").touch()
     assert re.search(r"handled 1 in [0-9.]+ s: 1 done; gave back 0", told(process))
-    assert (q.stats().acked, q.stats().ready, q.workers()) == (1, 1, [])
+    assert (q.stats().acked, q.stats().ready, q.admin.workers()) == (1, 1, [])
 
 
 def test_the_second_signal_gives_back(start: Start, q: DPQ, here: Path) -> None:
@@ -303,14 +303,14 @@ def test_the_second_signal_gives_back(start: Start, q: DPQ, here: Path) -> None:
     process.send_signal(signal.SIGTERM)
     assert "gives back 1 tasks whose handlers still run" in told(process, code=1)
     [task] = q.peek()
-    assert (task.attempt, task.deliveries, q.workers()) == (1, 1, [])
+    assert (task.attempt, task.deliveries, q.admin.workers()) == (1, 1, [])
 
 
 # Several processes
 
 
 def pids(q: DPQ) -> set[int]:
-    return {worker.pid for worker in q.workers()}
+    return {worker.pid for worker in q.admin.workers()}
 
 
 def test_processes_share_the_work_and_end_together(
@@ -322,12 +322,12 @@ def test_processes_share_the_work_and_end_together(
     named(q, *["plain"] * 5)
     process = start("shop:until_told", "--processes", 2, "--concurrency", 2)
     wait_for(lambda: len(list(here.glob("begun *"))) == 4, q.stats)
-    wait_for(lambda: len(pids(q)) == 2, q.workers)
+    wait_for(lambda: len(pids(q)) == 2, q.admin.workers)
     victim, other = sorted(pids(q))
     os.kill(victim, signal.SIGKILL)
     restarts = f"process {victim}: died by SIGKILL; restarting in {FIRST_PAUSE_SECONDS} s"
     wait_for_words(process, restarts)
-    wait_for(lambda: len(pids(q) - {victim}) == 2, q.workers)
+    wait_for(lambda: len(pids(q) - {victim}) == 2, q.admin.workers)
     assert other in pids(q) - {process.pid}
     wait_for(lambda: len(list(here.glob("begun *"))) == 5, q.stats)
     children = [line for line in processes(name) if "--child-of" in line]
@@ -462,7 +462,7 @@ def test_workers_are_one_row_each(url: str, q: DPQ, name: str) -> None:
     assert f"host-1  4711  {name}, {second.queue_name}" in line
     assert line.rstrip().endswith("s ago")
     assert line.split()[5:9] == ["5", "8", "0", "-"]
-    second.drop()
+    second.admin.drop()
     second.close()
 
 
@@ -475,7 +475,7 @@ def test_a_worker_is_made_quiet_in_all_its_queues(url: str, q: DPQ, name: str) -
     both = ["--queue", name, "--queue", second.queue_name]
 
     def quiet() -> list[list[str]]:
-        return [[w.name for w in each.workers() if w.quiet_since] for each in (q, second)]
+        return [[w.name for w in each.admin.workers() if w.quiet_since] for each in (q, second)]
 
     run(url, "--quiet", "bees", *both)
     assert quiet() == [["bees"], ["bees"]]
@@ -484,8 +484,8 @@ def test_a_worker_is_made_quiet_in_all_its_queues(url: str, q: DPQ, name: str) -
     rows = [json.loads(line) for line in run(url, *both, "--json").stdout.splitlines()]
     assert {row["name"]: row["quiet_queues"] for row in rows} == {"bees": [name], "wasps": []}
     assert "quiet in" in run(url, *both).stdout
-    assert [event.detail.split(",")[0] for event in q.events()] == ["worker bees"]
-    second.drop()
+    assert [event.detail.split(",")[0] for event in q.admin.events()] == ["worker bees"]
+    second.admin.drop()
 
 
 def test_all_known_queues_are_asked(url: str, q: DPQ, name: str) -> None:
@@ -496,5 +496,5 @@ def test_all_known_queues_are_asked(url: str, q: DPQ, name: str) -> None:
     tell(default, "b", "wasps", 1)
     rows = [json.loads(line) for line in run(url, "--json").stdout.splitlines()]
     assert {row["name"]: row["queues"] for row in rows} == {"bees": [name], "wasps": ["default"]}
-    default.drop()
+    default.admin.drop()
     default.close()

@@ -129,4 +129,4 @@ def test_the_worker_ends_at_a_signal(client: Any, q: DPQ[Any], site: dict[str, s
             worker.kill()
     assert worker.returncode == 0, said
     assert re.fullmatch(r"\S+: 1 kinds of tasks, queues: shop\n", said)
-    assert q.workers() == []
+    assert q.admin.workers() == []

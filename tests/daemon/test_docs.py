@@ -210,7 +210,7 @@ def session(url: str, request: pytest.FixtureRequest) -> Iterator[dict[str, Any]
     pages = [page for page, name in WHOLE_PAGES.items() if name == test]
     assert [first for page in pages for first in left_out(page, names.get(RAN, []))] == []
     for queue in [each for each in names.values() if isinstance(each, DPQ)]:
-        queue.drop()
+        queue.admin.drop()
         queue.close()
 
 
@@ -257,7 +257,7 @@ def test_the_program_of_readme_survives_a_kill(url, tmp_path):
             pages = [line.split()[1] for line in printed]
             assert len(set(pages)) >= q.stats().acked > 9
             assert q.check() == []
-            q.drop()
+            q.admin.drop()
         served.kill()
 
 
@@ -273,7 +273,7 @@ def test_the_program_asks_as_it_says(url, host, session, capsys, monkeypatch):
     assert (left.key, left.attempt, left.deferrals) == ("/sched", 1, 0)
     stats = session["q"].stats()
     assert (stats.deferred, stats.failed, stats.acked) == (1, 1, 1)
-    [limit] = [state for state in session["q"].limits() if state.group == session["HOST"]]
+    [limit] = [state for state in session["q"].admin.limits() if state.group == session["HOST"]]
     assert (limit.windows[0].rate, limit.in_flight) == (20, 0)
 
 
@@ -387,7 +387,7 @@ def test_commands_without_a_test_of_their_own_run(url, tmp_path, monkeypatch):
         ran += 1
     assert (ran > 6, len(endless) > 3) == (True, True), (ran, endless)
     for queue in queues.values():
-        queue.drop()
+        queue.admin.drop()
         queue.close()
 
 
@@ -522,7 +522,7 @@ def test_every_command_of_the_guide_runs(url, session):
         "far.example",
         "pool.example",
     }  # the first is removed, and put back
-    assert {state.group for state in queue.limits()} == {None, "*", *hosts}
+    assert {state.group for state in queue.admin.limits()} == {None, "*", *hosts}
 
 
 def test_every_block_of_named_tasks_runs(url, session, capsys):
@@ -533,7 +533,7 @@ def test_every_block_of_named_tasks_runs(url, session, capsys):
     assert session["q"].check() == []
     with DPQ.from_url(url, "pages-async") as pinged:
         assert (pinged.stats().acked, pinged.check()) == (1, [])
-        pinged.drop()
+        pinged.admin.drop()
     printed = capsys.readouterr().out
     assert "fetching api.example /best at depth 1\n" in printed
     assert "unknown task 'fetsh'\n" in printed
@@ -547,10 +547,10 @@ def test_every_block_of_workers_runs(url, session, capsys):
         if not code.startswith(SHOP):
             run(code, session, url)
     for queue in (session["mails"], session["reports"]):
-        assert (queue.size(), queue.check(), queue.workers()) == (0, [], [])
+        assert (queue.size(), queue.check(), queue.admin.workers()) == (0, [], [])
     with DPQ.from_url(url, "pages") as pages:
         assert (pages.stats().acked, pages.check()) == (1, [])
-        pages.drop()
+        pages.admin.drop()
     printed = capsys.readouterr().out
     assert printed.startswith("mail to ada@example.org\nmail to grace@example.org\n")
     assert "unknown task 'cuont'" in printed
@@ -587,7 +587,7 @@ def test_every_command_of_workers_runs(url, tmp_path, monkeypatch, capfd):
             done = CliRunner().invoke(app, [command, *words])
             assert (done.exit_code, capfd.readouterr().out + done.stdout) == (0, "mail to ada\n")
         assert (mails.stats().acked, mails.size()) == (4, 0)
-        mails.drop()
+        mails.admin.drop()
     del sys.modules["shop"]  # other tests have another one
 
 
@@ -630,7 +630,7 @@ def test_every_block_of_llm_batches_runs(url, session, tmp_path, monkeypatch, ca
     assert used["limited"] == 0
     queue = session["q"]
     assert (queue.stats().acked, queue.stats().failed, queue.check()) == (3, 0, [])
-    assert queue.group("chat").units_left[1] > 20_000 - 3 * 300  # what was not used came back
+    assert queue.admin.group("chat").units_left[1] > 20_000 - 3 * 300  # what was not used came back
     for name in ("cities", "cities.batch"):
         with DPQ.from_url(url, name) as queue:
-            queue.drop()
+            queue.admin.drop()

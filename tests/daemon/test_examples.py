@@ -344,7 +344,7 @@ def test_the_api_fetches_what_it_takes(
         assert (api.returncode, "Application shutdown complete" in said) == (0, True), said
         stats = q.stats()
         assert (stats.acked, stats.ready + stats.delayed, stats.invisible) == (2, 1, 0)
-        assert (q.workers(), q.check()) == ([], [])
+        assert (q.admin.workers(), q.check()) == ([], [])
 
 
 def test_examples_are_short() -> None:

@@ -109,7 +109,7 @@ def test_commands(url: str, example: Callable[[str], Any]) -> None:
             line = ["--url", url, "--queue", q.queue_name, *words.replace(" --watch", "").split()]
             done = CliRunner().invoke(app, line)
             assert done.exit_code == 0, (line, done.output)
-            q.drop()
+            q.admin.drop()
 
 
 def test_github(url: str, serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:
@@ -127,7 +127,7 @@ def test_github(url: str, serve: Serve, capsys: pytest.CaptureFixture[str]) -> N
             assert (q.stats().failed, q.stats().deferred) == (0, len(refused))
             run(code)
             assert len(host.seen) == 15 + len(refused)
-            q.drop()
+            q.admin.drop()
 
 
 def test_shopify(url: str, serve: Serve) -> None:
@@ -139,7 +139,7 @@ def test_shopify(url: str, serve: Serve) -> None:
             assert len(host.seen) - host.throttled == 60
             assert host.throttled <= 4
             assert all(seen.status == 200 for seen in host.seen)
-            q.drop()
+            q.admin.drop()
 
 
 def test_crawl(url: str, serve: Serve) -> None:
@@ -157,7 +157,7 @@ def test_crawl(url: str, serve: Serve) -> None:
                 came.setdefault(seen.request.port, []).append(seen.request.target)
             best = ["/", "/1", "/2/2", "/3/3/3", "/4/4/4/4", "/5/5/5/5/5"]  # linked worst first
             assert came == dict.fromkeys(host.ports, best)
-            q.drop()
+            q.admin.drop()
 
 
 def test_proxies(url: str, serve: Serve) -> None:
@@ -174,10 +174,10 @@ def test_proxies(url: str, serve: Serve) -> None:
             by_port = Counter(seen.request.port for seen in host.seen)
             assert min(by_port.values()) > 6
             for group in ("a.example", "b.example"):
-                members = {each.name: str(each.reason) for each in q.group(group).members}
+                members = {each.name: str(each.reason) for each in q.admin.group(group).members}
                 assert [name for name in members if "by hand" in members[name]] == ["proxy-3"]
             assert q.stats().failed == 0
-            q.drop()
+            q.admin.drop()
 
 
 def test_from_tenacity(url: str, serve: Serve, tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_from_tenacity(url: str, serve: Serve, tmp_path: Path) -> None:
             assert sorted(asked) == sorted(f"/{number}" for number in range(24))
             assert sum(asked.values()) <= 25
             assert host.counts() == {"200": sum(asked.values())}
-            q.drop()
+            q.admin.drop()
 
 
 def test_two_teams(url: str, serve: Serve, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -218,4 +218,4 @@ def test_two_teams(url: str, serve: Serve, monkeypatch: pytest.MonkeyPatch, tmp_
         turns = asked[asked.index("web") : len(asked) - asked[::-1].index("web")]
         assert 5 <= turns.count("crawl") <= 20  # ten, more or less
         with DPQ.from_url(url, "api") as q:
-            q.drop()
+            q.admin.drop()

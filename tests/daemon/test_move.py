@@ -22,7 +22,7 @@ def names(url: str) -> Iterator[dict[str, Any]]:
     yield names
     for queue in [each for each in names.values() if isinstance(each, DPQ)]:
         assert queue.check() == []
-        queue.drop()
+        queue.admin.drop()
         queue.close()
 
 
@@ -91,5 +91,5 @@ def test_limits(url, names, capsys, monkeypatch):
     )
     run_all("limits.md", names, url)
     assert capsys.readouterr().out == "200\ngranted api.example\n"
-    [state] = [state for state in names["q"].limits() if state.group == "api.example"]
+    [state] = [state for state in names["q"].admin.limits() if state.group == "api.example"]
     assert state.granted == (2,)

@@ -44,7 +44,7 @@ def other(redis: Redis, queue_name: str) -> Iterator[DPQ]:
     """A second queue."""
     with DPQ(redis, f"{queue_name}-2") as queue:
         yield queue
-        queue.drop()
+        queue.admin.drop()
 
 
 @pytest.mark.fakeredis
@@ -106,7 +106,7 @@ def test_a_queue_that_is_gone_is_let_go(redis: Redis, live: DPQ, other: DPQ, lef
     with running(scheduler):
         for _ in range(2):
             wait_for(lambda: len(scheduler._upkeep.queues) == 2, live.stats)
-            other.drop()
+            other.admin.drop()
             LEFT[left](redis, other.queue_name)
             wait_for(lambda: list(scheduler._upkeep.queues) == [live.queue_name], live.stats)
             wait_for(lambda: not redis.sismember(REGISTRY, other.queue_name), live.stats)
@@ -203,7 +203,7 @@ def test_the_first_event_of_all_queues(redis: Redis, live: DPQ, queue_name: str)
             with running(Scheduler(redis, [queue_name, later.queue_name])):
                 wait_for(lambda: in_ready(live), live.stats)
                 on_time = (later.next_event() or 0) > 1
-            later.drop()
+            later.admin.drop()
             live.purge()
         if on_time:
             return

@@ -26,7 +26,7 @@ def several(redis: Redis, queue_name: str) -> Iterator[list[DPQ[Any]]]:
         queue.ack(queue.pop().task)
     yield queues
     for queue in queues:
-        queue.drop()
+        queue.admin.drop()
         queue.close()
 
 

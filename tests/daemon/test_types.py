@@ -77,7 +77,8 @@ from pydantic import BaseModel
 from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 
-from dpq import DPQ, AsyncDPQ, Context, DeadTask, Popped, Push, Task, Tasks
+from dpq import DPQ, AsyncDPQ, Context, Popped, Push, Task, Tasks
+from dpq.types import DeadTask
 
 
 class Email(BaseModel):

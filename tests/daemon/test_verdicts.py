@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
 import dpq
-from dpq import DPQ, Push, Quota, Verdict, VerdictState
+from dpq import DPQ, Push, Quota
 from dpq.cli import app
 from dpq.explain.pace import Pace
 from dpq.explain.verdict import verdict_of
@@ -23,6 +23,7 @@ from dpq.script.command import CommandMaker
 from dpq.script.keys import key_of
 from dpq.server import Server
 from dpq.testing import Clock
+from dpq.types import Verdict, VerdictState
 from dpq.verbs.workers import Doing
 from dpq.views.sampler import Named
 from dpq.views.verdict import WORST_FIRST
@@ -46,7 +47,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def q(url: str, name: str, clock: Clock) -> Iterator[DPQ]:
     with DPQ.from_url(url, name) as queue:
         yield queue
-        queue.drop()
+        queue.admin.drop()
 
 
 def beat(
@@ -238,9 +239,9 @@ def all_quiet(q: DPQ, clock: Clock) -> None:
     fill(q)
     beat(q)
     beat(q, worker="w2")
-    q.quiet("w1")
+    q.admin.quiet("w1")
     clock.advance(5)
-    q.quiet("w2", by="ann@box7")
+    q.admin.quiet("w2", by="ann@box7")
     clock.advance(9)
     beat(q, running=1, longest=100, holds=1)
     q.pop()  # as a quiet worker that has not heard it yet
@@ -250,7 +251,7 @@ def one_quiet(q: DPQ, clock: Clock) -> None:
     fill(q)
     beat(q)
     beat(q, worker="w2")
-    q.quiet("w2")
+    q.admin.quiet("w2")
 
 
 def moving(q: DPQ, clock: Clock) -> None:
@@ -261,7 +262,7 @@ def moving(q: DPQ, clock: Clock) -> None:
 def full_and_paused(q: DPQ, clock: Clock) -> None:
     fill(q)
     beat(q)
-    q.set_bounds(max_tasks=4)
+    q.admin.set_bounds(max_tasks=4)
     q.pause()
 
 

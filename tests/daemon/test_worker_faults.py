@@ -81,4 +81,4 @@ def test_tasks_of_a_killed_worker_come_back(
     elif point == "between handler and ack":
         assert done & ends.keys()
     assert_conserved(queue, pushed, pushed)
-    queue.drop()
+    queue.admin.drop()

@@ -78,7 +78,7 @@ def durable(pair: Pair, queue_name: str) -> Iterator[DPQ[Any]]:
     load_all_scripts(pair)  # a test before this one may have restarted the server
     with DPQ.from_url(pair.url, queue_name, durability="replica") as q:
         yield q
-        q.drop()
+        q.admin.drop()
 
 
 @pytest.fixture(params=FACES)
@@ -92,7 +92,7 @@ def either(face: Face, pair: Pair, queue_name: str) -> Iterator[Any]:
     """A durable queue of each face, whose client is patient."""
     with face.queue.from_url(pair.url + PATIENT, queue_name, durability="replica") as q:
         yield q
-        q.drop()
+        q.admin.drop()
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def producer(pair: Pair, queue_name: str) -> Iterator[DPQ[Any]]:
     """The same queue for one who waits for nobody."""
     with DPQ.from_url(pair.url, queue_name) as q:
         yield q
-        q.drop()
+        q.admin.drop()
 
 
 @contextmanager
@@ -138,7 +138,7 @@ def user(pair: Pair, queue_name: str, *rules: str) -> Iterator[str]:
     finally:
         admin.execute_command("ACL", "DELUSER", "p")
         with DPQ.from_url(pair.url, queue_name) as q:
-            q.drop()
+            q.admin.drop()
 
 
 def unconfirmed(call: Callable[[], Any]) -> Any:
@@ -174,7 +174,7 @@ VERBS: dict[str, Callable[[DPQ[Any], Any], Any]] = {
     "delay_group": lambda q, _: q.delay_group("g", 0.001),
     "set_limit": lambda q, _: q.set_limit(100, 1, group="g"),
     "clear_limit": lambda q, _: q.clear_limit("g"),
-    "drop": lambda q, _: q.drop(),
+    "drop": lambda q, _: q.admin.drop(),
 }
 """Calls that tell of something that has changed."""
 
@@ -184,7 +184,7 @@ OTHERS: dict[str, Callable[[DPQ[Any], Any], Any]] = {
     "get": lambda q, task: q.get(task.id),
     "stats": lambda q, _: q.stats(),
     "promote": lambda q, _: q.promote(),
-    "limits": lambda q, _: q.limits(),
+    "limits": lambda q, _: q.admin.limits(),
     "check": lambda q, _: q.check(),
 }
 
@@ -234,7 +234,7 @@ def test_what_finds_nothing_to_do_asks_all_the_same(
         (lambda q: q.dead.replay(), 1),
         (lambda q: q.dead.purge(), 1),
         (lambda q: q.purge(), 3),
-        (lambda q: q.drop(), None),
+        (lambda q: q.admin.drop(), None),
     ):
         if done:
             durable.push("more")
@@ -409,7 +409,7 @@ def test_what_the_client_sends_is_not_confirmed(
         with pytest.raises(RedisConnectionError, match="nowhere"):  # without retries: once only
             asyncio.run(push(aio.Redis.from_url(pair.url)))
         assert q.size() == 5
-        q.drop()
+        q.admin.drop()
         q.redis.close()
 
 

@@ -59,18 +59,18 @@ def test_an_export_has_each_task_once(place: Path, queue_name: str, way: Any) ->
     with way(place) as (url, turn), DPQ.from_url(url, queue_name) as q:
         ids = q.push_many([Push(n, batch=f"b{n % 700}", key=f"k{n}") for n in range(TASKS)])
         lines = []
-        for line in q.export(pause=True):
+        for line in q.admin.export(pause=True):
             lines.append(line)
             if len(lines) in (300, 1900):  # among the batches, and among the tasks
                 turn()
         told = Counter(json.loads(line).get("id") for line in lines)
         assert {id_: told[id_] for id_ in ids} == dict.fromkeys(ids, 1)
         assert json.loads(lines[-1])["tasks"] == TASKS
-        assert len(q.batches(999)) == 700
+        assert len(q.admin.batches(999)) == 700
         with DPQ.from_url(url, f"{queue_name}b") as other:
-            assert other.import_(lines).added == TASKS
-            assert [batch.left for batch in other.batches(999)] == [
-                batch.left for batch in q.batches(999)
+            assert other.admin.import_(lines).added == TASKS
+            assert [batch.left for batch in other.admin.batches(999)] == [
+                batch.left for batch in q.admin.batches(999)
             ]
 
 

@@ -9,7 +9,6 @@ import contextlib
 import re
 import time
 from collections.abc import Iterator
-from operator import attrgetter
 from typing import Any
 
 import pytest

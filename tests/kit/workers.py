@@ -35,7 +35,7 @@ def queues(kind: Any, redis: Redis, queue_name: str) -> Iterator[Make]:
 
     yield one
     for queue in made:
-        queue.drop()
+        queue.admin.drop()
         queue.close()
 
 

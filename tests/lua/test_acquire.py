@@ -90,13 +90,13 @@ def test_no_farther_than_five_seconds(q, clock):
     """Beyond that nothing is charged: the caller comes back when it can book, one after another."""
     q.set_limit(1, 2, group="g")
     assert asks(q, 3) == [0, 2, 4]
-    before = q.group("g").units_left
+    before = q.admin.group("g").units_left
     late, answers = [Asker(q) for _ in range(3)], []
     for each in late:
         answers.append(each.ask())
         clock.advance(0.001)
     assert [answer.code for answer in answers] == [0, 0, 0]
-    assert q.group("g").units_left == pytest.approx(before, abs=0.01)
+    assert q.admin.group("g").units_left == pytest.approx(before, abs=0.01)
     assert [answer.wait for answer in answers] == pytest.approx([1, 3, 5], abs=0.003)
     began = clock() - 3
     for each, answer in zip(late, answers, strict=True):
@@ -125,9 +125,9 @@ def test_a_closing_moves_a_booking(q, clock):
     first, second, third = Asker(q), Asker(q), Asker(q)
     assert [each.ask().wait for each in (first, second, third)] == [0, 2, 4]
     clock.advance(2)
-    left = q.group("g").units_left
+    left = q.admin.group("g").units_left
     assert second.ask()[:2] == (1, 0)
-    assert q.group("g").units_left == left, "a booking is charged once"
+    assert q.admin.group("g").units_left == left, "a booking is charged once"
     q.delay_group("g", 10)
     clock.advance(2)
     assert third.ask()[:2] == (0, 8)
@@ -195,7 +195,7 @@ def test_a_booking_is_of_one_period(q, clock):
     clock.advance(answer.wait)
     assert late.ask()[:2] == (1, pytest.approx(1, abs=0.01))
     clock.advance(1)
-    assert q.group("g").quotas[0].left == 99
+    assert q.admin.group("g").quotas[0].left == 99
 
 
 def test_a_free_lease_waits_for_the_first_caller(q, clock):
@@ -260,7 +260,7 @@ def test_a_full_group(q, clock):
     fill(q, 1)
     assert third.ask().code == 2
     assert payloads(q) == []
-    assert q.group("g").reason == "concurrency"
+    assert q.admin.group("g").reason == "concurrency"
     first.end()
     assert payloads(q) == [0]
     assert third.ask().code == 2
@@ -315,12 +315,12 @@ def test_a_429_closes_for_all(q, clock):
     clock.advance(0.001)
     fill(q, 3)
     assert payloads(q) == []
-    assert q.group("g").reason == "rate limited"
+    assert q.admin.group("g").reason == "rate limited"
     clock.advance(29.999)
     assert probe.ask().code == 2, "the other one came first"
     assert other.ask()[:2] == (1, 0)
     assert other.caller.held
-    assert q.group("g").reason == "probe"
+    assert q.admin.group("g").reason == "probe"
     assert probe.ask().code == 2
     assert payloads(q) == []
     other.end()
@@ -329,14 +329,14 @@ def test_a_429_closes_for_all(q, clock):
     assert payloads(q) == [0, 1, 2]
     assert probe.ask().code == 1
     assert q.check() == []
-    assert q.group("g").slack > 0, "a 429 under a limit that was kept teaches slack"
+    assert q.admin.group("g").slack > 0, "a 429 under a limit that was kept teaches slack"
 
 
 # What a permit has spent, and members of pools
 
 
 def left(q: DPQ[Any]) -> list[float]:
-    return [round(units) for units in q.group("g").units_left]
+    return [round(units) for units in q.admin.group("g").units_left]
 
 
 def test_what_a_permit_has_spent(q, clock):

@@ -24,7 +24,7 @@ def test_a_429_closes_the_member_that_was_named(q, clock):
     met = Asker(q, member="b")
     met.ask()
     met.met(60)
-    assert [state.open for state in q.group("g").members] == [True, False]
+    assert [state.open for state in q.admin.group("g").members] == [True, False]
     late = Asker(q, member="b")
     assert late.ask().code == 0
     assert Asker(q, member="a").ask().code == 1
@@ -84,7 +84,7 @@ def test_a_member_that_the_pool_lacks(q, clock: Clock):
     for _ in range(2):
         with pytest.raises(ConfigurationError, match=r"has 'key-a', 'key-b'; did you mean 'key-"):
             Asker(q, member="key-1").ask()
-    assert [member.units_left for member in q.group("g").members] == [(1,), (1,)]
+    assert [member.units_left for member in q.admin.group("g").members] == [(1,), (1,)]
     q.set_limit(1, 60, group="g", members=[f"key-{n}" for n in range(64)])
     with pytest.raises(ConfigurationError, match="'key-4' and 59 more"):
         Asker(q, member="none").ask()

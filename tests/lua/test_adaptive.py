@@ -19,7 +19,7 @@ def learn(q):
 
 
 def rate(q, scope="g"):
-    return q.group("g").rate if scope else q.limits()[0].rate
+    return q.admin.group("g").rate if scope else q.admin.limits()[0].rate
 
 
 def use(q, clock, units, seconds=1.0):

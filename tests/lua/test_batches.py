@@ -108,6 +108,6 @@ def test_the_oldest_goes(q, clock, probe):
     at = fields[f"\t{last}".encode()].partition(b" ")[0]
     probe.redis.hset(probe.key("batches"), f"\t{first + 10_000}", at + b" b2")
     q.promote()
-    assert {state.name for state in q.batches()} == {"b1", "b2"}
+    assert {state.name for state in q.admin.batches()} == {"b1", "b2"}
     probe.redis.hset(probe.key("batches"), "\t", f"{first + 1} {last}")
     probe.redis.hdel(probe.key("batches"), f"\t{first + 10_000}")

@@ -1,6 +1,7 @@
 """bury: give a task up now. And _bury: the dead letters are capped by number and age."""
 
-from dpq import DPQ, DeadTask
+from dpq import DPQ
+from dpq.types import DeadTask
 
 
 def test_running(q, clock, probe):

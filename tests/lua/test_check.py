@@ -3,7 +3,7 @@
 import pytest
 from damage import DAMAGES, fill
 
-from dpq import Problem
+from dpq.types import Problem
 
 
 @pytest.fixture

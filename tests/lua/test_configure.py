@@ -28,7 +28,7 @@ def test_first_client_names_it(q, name):
     open_queue(q, **{name: value})
     follower = open_queue(q)
     follower.stats()
-    assert getattr(follower, name) == value
+    assert getattr(follower.settings, name) == value
 
 
 @pytest.mark.parametrize("name", SETTINGS)

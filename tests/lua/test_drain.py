@@ -45,7 +45,7 @@ def run(
 
 def check(q: DPQ[Any], clock: Clock, running: Running | None = None, takes: float = 0) -> None:
     """Compare the drain time with what a consumer does."""
-    said = q.drain()
+    said = q.admin.drain()
     assert said.state == "clears"
     took = run(q, clock, said.backlog, running or [], takes)
     assert took / 1.5 <= (said.seconds or 0) + 0.5 <= took * 1.5 + 1
@@ -196,9 +196,9 @@ def test_a_concurrency(q: DPQ[Any], clock: Clock, rate: int | None) -> None:
 
 def test_without_due_tasks(q: DPQ[Any], clock: Clock) -> None:
     """It says what is left, and a delayed task that is due is no such rest."""
-    assert q.drain().state == "empty"
+    assert q.admin.drain().state == "empty"
     q.push("x", delay=10)
-    assert q.drain().state == "none due"
+    assert q.admin.drain().state == "none due"
 
 
 def test_what_is_due_counts_where_it_stands(q: DPQ[Any], clock: Clock) -> None:
@@ -207,7 +207,7 @@ def test_what_is_due_counts_where_it_stands(q: DPQ[Any], clock: Clock) -> None:
     q.push_many([Push("a"), Push("b"), Push("c", delay=5), Push("d", delay=99)])
     q.pop(visibility=5)
     clock.advance(6)
-    said = q.drain()
+    said = q.admin.drain()
     assert (said.state, said.backlog, said.seconds) == ("clears", 3, 24.0)
-    [limit] = [state for state in q.limits() if state.group is None]
+    [limit] = [state for state in q.admin.limits() if state.group is None]
     assert limit.waiting == 3

@@ -15,7 +15,7 @@ def test_nothing_is_left(q, probe):
     q.bury(probe.pop(), "r")
     q.pause(1)
     q._session.run(q._operations.beat, "w", "name", "host", 1, "0.1", 2, 3, 4.0)
-    q.drop()
+    q.admin.drop()
     assert probe.stored() == {}
     assert not probe.redis.sismember(REGISTRY, q.queue_name)
 
@@ -25,7 +25,7 @@ def test_named_settings_hold_on(q, clock, probe, settings):
     """After a drop the settings that a client named hold from its very first task on."""
     client = DPQ(q.redis, q.queue_name, clock=clock, **settings)
     client.push("x")
-    q.drop()
+    q.admin.drop()
     client.push("first", group="g")
     clock.advance(1)
     client.push("second", group="g")

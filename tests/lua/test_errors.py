@@ -4,12 +4,13 @@ from typing import Any
 
 import pytest
 
-from dpq import ConfigurationError, DeadTask
+from dpq import ConfigurationError
+from dpq.types import DeadTask
 
 
 def told(q: Any, task_id: str) -> list[tuple[str, int | None, str]]:
     """The events of a task: kind, attempt and detail, the newest first."""
-    found = q.events(task_id=task_id)
+    found = q.admin.events(task_id=task_id)
     return [(each.kind, each.attempt, each.detail) for each in reversed(found)]
 
 
@@ -43,7 +44,7 @@ def test_each_way_to_fail_is_told(q, probe, clock):
         ("rate_limited", None, "503, 5000 ms, this task alone"),
         ("failed", 1, "no name"),
     ]
-    found = q.events(task_id=task_id)
+    found = q.admin.events(task_id=task_id)
     assert found[0].frames[0].startswith("tests/lua/test_errors.py:")
     assert [each.at for each in found] == sorted(each.at for each in found)
     assert (found[-1].at, found[-1].frames) == (q.get(task_id).died_at, ())
@@ -56,7 +57,7 @@ def test_what_goes_well_has_no_event(q, probe):
     q.ack(probe.pop())
     q.push("y", key="k", group="g")
     q.cancel(q.get(key="k").id)
-    assert q.events() == []
+    assert q.admin.events() == []
     assert not probe.redis.exists(probe.key("events"))
 
 
@@ -64,7 +65,7 @@ def test_a_429_names_its_task(q, probe, clock):
     """So the task that has closed a group says so, too."""
     task_id = q.push("x", group="g")
     q.rate_limited(probe.pop(), 5)
-    [event] = q.events(task_id=task_id)
+    [event] = q.admin.events(task_id=task_id)
     assert (event.kind, event.group) == ("rate_limited", "g")
 
 
@@ -88,15 +89,15 @@ def test_events_of_one_task_in_a_long_stream(q, probe, clock, monkeypatch):
     q.resume()
     clock.advance(60)
     q.fail(probe.pop(), "b", delay=0)
-    assert [each.detail for each in q.events(task_id=task_id, limit=10)] == ["a", "b"]
-    assert [each.detail for each in q.events(task_id=task_id, limit=1)] == ["b"]
-    start = q.events(task_id=task_id, limit=2)[0].id
-    assert [each.detail for each in q.events(start, 10, task_id=task_id)] == ["b"]
-    assert [each.detail for each in q.events(start, 3, kinds="failed")] == ["0", "1", "2"]
-    assert [each.kind for each in q.events(kinds=["paused", "none"], limit=10)] == ["paused"]
-    assert q.events(task_id="nobody", limit=10) == []
+    assert [each.detail for each in q.admin.events(task_id=task_id, limit=10)] == ["a", "b"]
+    assert [each.detail for each in q.admin.events(task_id=task_id, limit=1)] == ["b"]
+    start = q.admin.events(task_id=task_id, limit=2)[0].id
+    assert [each.detail for each in q.admin.events(start, 10, task_id=task_id)] == ["b"]
+    assert [each.detail for each in q.admin.events(start, 3, kinds="failed")] == ["0", "1", "2"]
+    assert [each.kind for each in q.admin.events(kinds=["paused", "none"], limit=10)] == ["paused"]
+    assert q.admin.events(task_id="nobody", limit=10) == []
     with pytest.raises(ConfigurationError):
-        q.events(task_id="")
+        q.admin.events(task_id="")
 
 
 VERBS = {
@@ -112,7 +113,7 @@ def test_bounds_of_an_error(q, probe):
     error = thrown(ValueError("é" * 2000), depth=40)
     task = probe.pop()
     q._session.run(q._operations.finish, task, error, worker="w\t" * 300)
-    [failure] = q.events(task_id=task_id)
+    [failure] = q.admin.events(task_id=task_id)
     assert failure.detail == "ValueError: " + "é" * 244
     assert len(failure.worker) == 100
     assert len(failure.frames) == 5

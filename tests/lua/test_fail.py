@@ -27,7 +27,7 @@ def test_a_list_is_a_backoff(q, clock):
     """A list of the queue holds for tasks without one of their own, exactly; the last one repeats.
     A task's own list is stored with it: it holds for every client, and an update replaces it."""
     queue = DPQ(q.redis, q.queue_name, clock=clock, backoff=[1, 5, timedelta(seconds=30)])
-    assert queue.backoff == (1, 5, 30)
+    assert queue.settings.backoff == (1, 5, 30)
 
     def waits(by, count=4):
         found = []
@@ -72,7 +72,7 @@ def test_no_limit_of_attempts(q, clock, probe, options):
     assert json.loads(found.model_dump_json())["max_attempts"] is None
     assert type(found).model_validate(found.model_dump()) == found
     assert not q.check()
-    [line] = [each for each in q.export() if task_id in each]
+    [line] = [each for each in q.admin.export() if task_id in each]
     assert json.loads(line)["max_attempts"] is None
 
 

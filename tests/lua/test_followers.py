@@ -61,7 +61,7 @@ def test_dead(q, clock, probe, end, on_dead):
     elif end == "purge":
         assert q.purge("ready") == 1
     elif end == "full":
-        q.set_bounds(max_waiting=1, when_full="drop_worst")
+        q.admin.set_bounds(max_waiting=1, when_full="drop_worst")
         q.push("better", 1, group="g")
         q.cancel(q.peek(1)[0].id)
     clock.advance(60)

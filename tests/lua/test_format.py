@@ -75,7 +75,7 @@ def test_a_holder_may_end_its_work_in_a_newer_queue(q, probe, clock):
     q.pause()
     stats = q.stats()
     assert (stats.acked, stats.failed, stats.buried, stats.deferred) == (1, 1, 1, 2)
-    q.drop()
+    q.admin.drop()
     assert probe.stored() == {}
 
 

@@ -210,7 +210,7 @@ def caller(group: str | None) -> Caller:
 
 def waits_for_room(q: DPQ[Any]) -> list[bool]:
     """A producer that stands in the line of a full queue, and leaves it."""
-    q.set_bounds(max_tasks=1)
+    q.admin.set_bounds(max_tasks=1)
     producer = Producer(0, 0)
     producer.id = "producer"
     ask = q._operations.await_room
@@ -252,7 +252,9 @@ GOES_ON: dict[str, list[Callable[[DPQ[Any]], object]]] = {
     ],
     "configure": [
         lambda q: (
-            DPQ(q.redis, q.queue_name, order="fifo", clock=q._operations.description.clock).order
+            DPQ(
+                q.redis, q.queue_name, order="fifo", clock=q._operations.description.clock
+            ).settings.order
         )
     ],
     "delay_group": [
@@ -265,7 +267,7 @@ GOES_ON: dict[str, list[Callable[[DPQ[Any]], object]]] = {
         lambda q: tried(lambda: q.observe("a", headers=LEFT)),
         lambda q: tried(lambda: q.observe("new", headers=LEFT)),
     ],
-    "drop": [lambda q: q.drop()],
+    "drop": [lambda q: q.admin.drop()],
     "extend": [each_held(lambda q, task: q.extend(task, 100))],
     "fail": [
         each_held(lambda q, task: q.fail(task, "error", delay=5)),
@@ -276,7 +278,7 @@ GOES_ON: dict[str, list[Callable[[DPQ[Any]], object]]] = {
     "quiet": [
         lambda q: (
             q._session.run(q._operations.beat, "w", "name", "host", 1, "0.1", 2, 3, 4.0),
-            [q.quiet("w"), q.unquiet("w"), q.quiet("w")],
+            [q.admin.quiet("w"), q.admin.unquiet("w"), q.admin.quiet("w")],
         ),
     ],
     "pause": [lambda q: q.pause(), lambda q: q.pause(60), lambda q: q.resume()],
@@ -294,7 +296,7 @@ GOES_ON: dict[str, list[Callable[[DPQ[Any]], object]]] = {
     ],
     "promote": [lambda q: [q.promote() for _ in range(3)]],
     "purge": [*((lambda q, state=state: q.purge(state)) for state in TaskState)],
-    "forget": [lambda q: q.forget("seen"), lambda q: q.purge()],
+    "forget": [lambda q: q.admin.forget("seen"), lambda q: q.purge()],
     "forget_results": [lambda q: q._session.run(q._operations._ask, "forget_results", [9], int)],
     "rate_limited": [
         each_held(lambda q, task, scope=scope: q.rate_limited(task, 20, scope))
@@ -354,7 +356,7 @@ ADDS: dict[str, list[Callable[[DPQ[Any]], object]]] = {
     ],
     "push_plain": [lambda q: q.push("x"), lambda q: q.push_many([Push(1), Push(2)])],
     "seal_batch": [lambda q: q.seal_batch("new")],
-    "import": [lambda q: q.import_(EXPORTED, follow=True)],
+    "import": [lambda q: q.admin.import_(EXPORTED, follow=True)],
     "remember": [lambda q: q._session.run(q._operations.remember)],
     "ack": [each_held(lambda q, task: q.ack(task, result="x"))],
     "progress": [each_held(lambda q, task: q.progress(task, 1, 2, "x"))],
@@ -457,7 +459,7 @@ def stage(redis: Redis, queue_name: str) -> Iterator[Stage]:
     stage = Stage(redis, queue_name)
     with stage.q:
         yield stage
-        stage.q.drop()
+        stage.q.admin.drop()
 
 
 @pytest.fixture
@@ -525,7 +527,7 @@ def test_a_name_that_is_lost_keeps_nobody_from_a_queue(stage: Stage) -> None:
 LOOKS: list[Callable[[DPQ[Any]], object]] = [
     *(DPQ.check, DPQ.stats, DPQ.limits, DPQ.groups, DPQ.drain, DPQ.workers, DPQ.next_event),
     *(DPQ.held, DPQ.history, DPQ.events, DPQ.batches, DPQ.results, DPQ.peek, DPQ.why),
-    *(lambda q: list(q.export())[1:], lambda q: q.get(key="k").id),
+    *(lambda q: list(q.admin.export())[1:], lambda q: q.get(key="k").id),
 ]
 
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from dpq import DeadTask, TaskNotFoundError
+from dpq import TaskNotFoundError
+from dpq.types import DeadTask
 
 
 def at(clock, seconds):

@@ -25,7 +25,7 @@ def other(redis: Redis, queue_name: str) -> Iterator[DPQ[Any]]:
     with DPQ[Any](redis, queue_name + "-2") as queue:
         queue.push(1)
         yield queue
-        queue.drop()
+        queue.admin.drop()
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_only_a_step_can_tell(real: DPQ[Any], other: DPQ[Any], redis: Redis) -> 
         redis.hset(conf, field, stored)
         assert glanced(real, other).waits == [-1, UNKNOWN], field
         redis.hset(conf, field, before) if before else redis.hdel(conf, field)
-    other.drop()
+    other.admin.drop()
     assert glanced(real, other).waits == [-1, UNKNOWN]
     redis.set(conf, "x")
     assert glanced(real, other).waits == [-1, UNKNOWN]

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from dpq import LeaseInfo
+from dpq.types import LeaseInfo
 from dpq.verbs.workers import Doing
 
 
@@ -20,7 +20,7 @@ def test_what_it_says(q, clock):
     popped = datetime.fromtimestamp(clock.ms / 1000, UTC)
     beat(q, "w", task, name="the bee")
     clock.advance(7)
-    [lease] = q.held()
+    [lease] = q.admin.held()
     assert abs((lease.since - popped).total_seconds()) < 0.001
     assert abs(lease.held_seconds - 7) < 0.001
     assert lease == LeaseInfo(
@@ -47,11 +47,16 @@ def test_the_longest_held_first(q, clock):
         task = q.pop(visibility=1000).task
         beat(q, f"w{n}", task)
         clock.advance(10)
-    assert [lease.worker for lease in q.held()] == ["w0", "w1", "w2"]
-    assert [lease.worker for lease in q.held(2)] == ["w0", "w1"]
-    assert [lease.worker for lease in q.held(worker="w1")] == ["w1"]
-    assert [lease.worker for lease in q.held(older_than=15)] == ["w0", "w1"]
-    assert q.held(worker="w2", older_than=15) == q.held(worker="nobody") == q.held(0) == []
+    assert [lease.worker for lease in q.admin.held()] == ["w0", "w1", "w2"]
+    assert [lease.worker for lease in q.admin.held(2)] == ["w0", "w1"]
+    assert [lease.worker for lease in q.admin.held(worker="w1")] == ["w1"]
+    assert [lease.worker for lease in q.admin.held(older_than=15)] == ["w0", "w1"]
+    assert (
+        q.admin.held(worker="w2", older_than=15)
+        == q.admin.held(worker="nobody")
+        == q.admin.held(0)
+        == []
+    )
 
 
 def test_release_held(q):
@@ -59,13 +64,13 @@ def test_release_held(q):
     for n in range(4):
         q.push(n, group="g" if n % 2 else None)
     tasks = q.pop_many(4)
-    held = q.held()
+    held = q.admin.held()
     q.ack(tasks[0])
-    assert q.release_held(held) == 3
-    assert q.release_held(held) == 3  # the same call again: done before
-    assert (q.held(), q.size(), q.stats().failed) == ([], 3, 0)
+    assert q.admin.release_held(held) == 3
+    assert q.admin.release_held(held) == 3  # the same call again: done before
+    assert (q.admin.held(), q.size(), q.stats().failed) == ([], 3, 0)
     again = q.pop().task
     assert (again.payload, again.attempt, again.deliveries) == (tasks[1].payload, 1, 2)
-    assert q.release_held(held) == 2  # another delivery has it: not touched
-    assert [lease.id for lease in q.held()] == [again.id]
+    assert q.admin.release_held(held) == 2  # another delivery has it: not touched
+    assert [lease.id for lease in q.admin.held()] == [again.id]
     assert q.check() == []

@@ -53,21 +53,21 @@ def test_history(q: DPQ, clock: Clock) -> None:
     q.delay_group("g", 60)
     q.ack(q.pop().task) if q.peek(1) else None
     assert remember(q) == 1
-    first, last = q.history()
+    first, last = q.admin.history()
     assert (first.at, first.seconds) == (
         datetime.fromtimestamp((clock.ms - 150_000) / 1000, UTC),
         60,
     )
     assert (first.pushed, first.ready, first.waiting, first.closed_groups) == (3, 1, 2, 0)
     assert (last.waiting, last.closed_groups, last.oldest_due_seconds) == (3, 1, None)
-    assert q.history(60) == [last]
-    assert [slot.at for slot in q.history(86_401)] == [first.at]
+    assert q.admin.history(60) == [last]
+    assert [slot.at for slot in q.admin.history(86_401)] == [first.at]
     clock.advance(86_400)
     remember(q)
-    assert len(q.history(86_400)) == 1  # the others are a day ago, and more
-    assert len(q.history(14 * 86_400)) == 2
+    assert len(q.admin.history(86_400)) == 1  # the others are a day ago, and more
+    assert len(q.admin.history(14 * 86_400)) == 2
     with pytest.raises(ConfigurationError, match="seconds is 0"):
-        q.history(0)
+        q.admin.history(0)
 
 
 def test_history_is_bounded(q: DPQ, clock: Clock, redis: Redis) -> None:
@@ -77,7 +77,7 @@ def test_history_is_bounded(q: DPQ, clock: Clock, redis: Redis) -> None:
         clock.advance(900)
         remember(q)
     assert redis.hlen(key_of(q.queue_name, "history")) == 1344 + 96
-    assert len(q.history(14 * 86_400)) == 1344
+    assert len(q.admin.history(14 * 86_400)) == 1344
 
 
 def test_upkeep_remembers(q: DPQ, clock: Clock) -> None:
@@ -85,7 +85,7 @@ def test_upkeep_remembers(q: DPQ, clock: Clock) -> None:
     q.push(1, delay=5)
     clock.advance(6)
     q.promote()
-    [slot] = q.history()
+    [slot] = q.admin.history()
     assert slot.ready == 1
 
 
@@ -103,7 +103,7 @@ def test_events(q: DPQ) -> None:
     q.clear_limit("g")
     q.dead.replay()
     q.purge("ready")
-    found = q.events()
+    found = q.admin.events()
     assert [(event.kind, event.group) for event in found] == [
         ("rate_limited", "g"),
         ("opened", "g"),
@@ -118,11 +118,11 @@ def test_events(q: DPQ) -> None:
     ]
     assert found[2].detail == "HTTP 404"
     assert (found[5].detail, found[7].detail) == ("0|5 1000 1", "removed")
-    assert q.events(limit=2) == found[-2:]
-    assert q.events(after=found[3].id, limit=2) == found[4:6]
-    assert q.events(after=found[-1].id) == []
+    assert q.admin.events(limit=2) == found[-2:]
+    assert q.admin.events(after=found[3].id, limit=2) == found[4:6]
+    assert q.admin.events(after=found[-1].id) == []
     with pytest.raises(ConfigurationError, match="id of an event"):
-        q.events(after="yesterday")
+        q.admin.events(after="yesterday")
 
 
 def test_a_storm_is_one_event_a_second(q: DPQ, clock: Clock) -> None:
@@ -135,7 +135,7 @@ def test_a_storm_is_one_event_a_second(q: DPQ, clock: Clock) -> None:
     q.rate_limited(tasks[4], 5)
     clock.ms -= 3_600_000  # somebody sets the clock: nothing is silent for an hour
     q.rate_limited(tasks[5], 5)
-    assert [event.kind for event in q.events()] == ["rate_limited"] * 3
+    assert [event.kind for event in q.admin.events()] == ["rate_limited"] * 3
     assert q.stats().rate_limited == 6
 
 

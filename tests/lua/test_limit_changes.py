@@ -21,7 +21,7 @@ def change(q: DPQ, group: str | None, wanted: LimitRules | None, expected: str |
 
 
 def standing(q: DPQ, group: str | None) -> str:
-    return next((each.rules for each in q.limits() if each.group == group), "")
+    return next((each.rules for each in q.admin.limits() if each.group == group), "")
 
 
 @pytest.mark.parametrize("scope", SCOPES)
@@ -53,7 +53,7 @@ def test_the_event(q):
     q.set_limit("5/s", group="g", reset=True)
     q.clear_limit("g")
     q.clear_limit("g")
-    first, second, third, fourth = q.events()
+    first, second, third, fourth = q.admin.events()
     assert (first.before, first.group) == ("", "g")
     told = LimitRules.read(second.before, "g")  # also if it is long
     assert (told.members, [*told.windows, *told.quotas]) == (tuple(pool), windows)
@@ -62,9 +62,9 @@ def test_the_event(q):
     assert (fourth.detail, fourth.before) == ("removed", "0|5 1000 1")
     assert ":" in second.by
     change(q, "g", rules("g", "6/s"), "")
-    assert q.events()[-1].by == "ada"
+    assert q.admin.events()[-1].by == "ada"
     q.pause()
-    assert (q.events()[-1].before, q.events()[-1].by) == (None, "")
+    assert (q.admin.events()[-1].before, q.admin.events()[-1].by) == (None, "")
 
 
 FROM: dict[str, dict[str, Any]] = {

@@ -57,8 +57,8 @@ def test_permits_are_in_flight(q, clock, members):
     fill(q, 1)
     take(q)
     ask(q, lease=20.0)
-    state = q.group("g")
+    state = q.admin.group("g")
     assert (state.in_flight, state.open) == (2, members is not None)
     assert [member.in_flight for member in state.members] == ([1, 1] if members else [])
     clock.advance(21)
-    assert q.group("g").in_flight == 1
+    assert q.admin.group("g").in_flight == 1

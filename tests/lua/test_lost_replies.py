@@ -156,7 +156,7 @@ def test_absent(server, q, lossy, lose):
     with lose("absent"):
         assert lossy._session.send(Sieve().is_queue(q.queue_name)) is True
     assert q.redis.sismember(REGISTRY, q.queue_name)
-    q.drop()
+    q.admin.drop()
     q.redis.sadd(REGISTRY, q.queue_name)
     with lose("absent"):
         assert lossy._session.send(Sieve().is_queue(q.queue_name)) is False
@@ -186,11 +186,11 @@ def test_beat(server, q, clock, lossy, lose):
     """The worker stands there once, seen at the second call; or it is gone."""
     with lose("beat"):
         lossy._session.run(lossy._operations.beat, "w", "name", "host", 1, "0.1", 2, 3, 4.0)
-    [worker] = q.workers()
+    [worker] = q.admin.workers()
     assert (worker.running, worker.seen.timestamp() * 1000) == (2, clock.ms)
     with lose("beat"):
         lossy._session.run(lossy._operations.leave, "w")
-    assert q.workers() == []
+    assert q.admin.workers() == []
 
 
 def test_bury(server, q, probe, lossy, lose):
@@ -214,7 +214,7 @@ def test_configure(server, q, clock, lossy_redis, probe, lose):
     """The second answer is the same: the settings stand, and nothing contradicts itself."""
     with lose("configure"):
         queue = DPQ(lossy_redis, q.queue_name, order="lifo", dead_max_tasks=5, clock=clock)
-    assert (queue.order, queue.dead_max_tasks) == ("lifo", 5)
+    assert (queue.settings.order, queue.settings.dead_max_tasks) == ("lifo", 5)
     assert probe.stored()["conf"][b"order"] == b"lifo"
     queue.close()
 
@@ -237,7 +237,7 @@ def test_observe(server, q, probe, lossy, lose):
     task = q.pop_many(3)[0]
     with lose("observe"):
         lossy.observe(task, headers={"x-ratelimit-remaining": "5", "x-ratelimit-reset": "60"})
-    assert q.group("g").budgets[0].left == 3
+    assert q.admin.group("g").budgets[0].left == 3
     assert len(q.pop_many(9)) == 3
 
 
@@ -245,21 +245,21 @@ def test_drop(server, q, probe, lossy, lose):
     """The queue is gone."""
     q.push("x")
     with lose("drop"):
-        lossy.drop()
+        lossy.admin.drop()
     assert probe.stored() == {}
 
 
 def test_import(server, q, probe, lossy, lose):
     """Each task is there once, and the lines count as imported before."""
     q.push_many([Push(n, n, key=f"k{n}") for n in range(3)])
-    lines = list(q.export())
-    q.drop()
+    lines = list(q.admin.export())
+    q.admin.drop()
     with lose("import"):
-        report = lossy.import_(lines)
+        report = lossy.admin.import_(lines)
     assert (report.added, report.before) == (0, 3)
     assert q.stats().ready == 3
     assert probe.drain() == [2, 1, 0]
-    assert lossy.import_(lines).before == 3
+    assert lossy.admin.import_(lines).before == 3
     assert q.size() == 0
 
 
@@ -309,12 +309,12 @@ def test_quiet(server, q, probe, lossy, lose):
     """The worker is told once, or told to go on once: each has one event."""
     q._session.run(q._operations.beat, "w", "name", "host", 1, "0.1", 2, 3, 4.0)
     with lose("quiet"):
-        assert lossy.quiet("name") == 1
-    assert q.workers()[0].quiet_since
+        assert lossy.admin.quiet("name") == 1
+    assert q.admin.workers()[0].quiet_since
     with lose("quiet"):
-        assert lossy.unquiet("name") == 1
-    assert q.workers()[0].quiet_since is None
-    assert [event.kind for event in q.events()] == ["quieted", "unquieted"]
+        assert lossy.admin.unquiet("name") == 1
+    assert q.admin.workers()[0].quiet_since is None
+    assert [event.kind for event in q.admin.events()] == ["quieted", "unquieted"]
 
 
 def test_pop(server, q, clock, probe, lossy, lose, times):
@@ -367,7 +367,7 @@ def test_remember(server, q, lossy, lose):
     q.push("x")
     with lose("remember"):
         assert lossy._session.run(lossy._operations.remember) == 0
-    assert len(q.history()) == 1
+    assert len(q.admin.history()) == 1
 
 
 def test_purge(server, q, lossy, lose):
@@ -439,7 +439,7 @@ def test_rate_limited(server, q, clock, probe, lossy, lose, scope):
     found = q.get(task.id)
     assert (found.deferrals, found.attempt, q.stats().deferred) == (1, 1, 1)
     halved = {"group": (16, 8), "queue": (8, 16), "task": (16, 16)}[scope]
-    assert (q.limits()[0].rate, q.group("g").rate) == halved
+    assert (q.admin.limits()[0].rate, q.admin.group("g").rate) == halved
     assert task_after(q, clock, 9).id == task.id
 
 
@@ -470,7 +470,7 @@ def test_spent(server, q, probe, lossy, lose):
     task = probe.pop()
     with lose("spent"):
         assert lossy.spent(task, t=20) is False
-    assert q.group("g").units_left == (80,)
+    assert q.admin.group("g").units_left == (80,)
 
 
 @pytest.mark.parametrize("verb", ["ack", "fail", "bury", "release", "rate_limited"])
@@ -484,7 +484,7 @@ def test_an_end_that_tells_what_was_spent(server, q, probe, lossy, lose, verb):
     more = {"release": [9], "bury": ["no"], "rate_limited": [9, "task"], "fail": ["no"]}
     with lose(verb):
         getattr(lossy, verb)(task, *more.get(verb, []), cost={"t": 30})
-    assert q.group("g").units_left == (30,)
+    assert q.admin.group("g").units_left == (30,)
 
 
 @pytest.mark.damaged
@@ -551,8 +551,8 @@ def test_set_limit_with_what_was_seen(server, q, lossy, lose, group):
         make(lossy, group, rules, "ada", "0|10 1000 1")
     with lose("set_limit"):
         make(lossy, group, None, "ada", "0|5 1000 1")
-    assert not any(state.windows for state in q.limits())
-    assert [event.before for event in q.events()] == ["", "0|10 1000 1", "0|5 1000 1"]
+    assert not any(state.windows for state in q.admin.limits())
+    assert [event.before for event in q.admin.events()] == ["", "0|10 1000 1", "0|5 1000 1"]
 
 
 def test_set_visibility(server, q, probe, lossy, lose):
@@ -580,7 +580,7 @@ def test_unregister(server, q, probe, lossy, lose):
     """The name is gone."""
     q.push("x")
     with lose("unregister"):
-        lossy.drop()
+        lossy.admin.drop()
     assert not probe.redis.sismember(REGISTRY, q.queue_name)
 
 
@@ -627,34 +627,34 @@ def test_forget(server, q, probe, lossy, lose):
     q.push("x", key="k", unique_for=9)
     q.ack(probe.pop())
     with lose("forget"):
-        assert lossy.forget("k") is False
+        assert lossy.admin.forget("k") is False
     assert q.push("x", key="k") == probe.pop().id
 
 
 LOOKS: dict[str, tuple[Callable[[DPQ], object], object]] = {
-    "batches": (lambda q: q.batches(), []),
+    "batches": (lambda q: q.admin.batches(), []),
     "check_batches": (lambda q: q.check(), []),
     "dead_kinds": (lambda q: q._session.run(Browser(q._operations).kinds).kinds, []),
     "find_groups": (lambda q: q._session.run(Browser(q._operations).groups_by, "name"), []),
-    "drain": (lambda q: (q.drain().backlog, q.drain().state), (1, "unknown")),
-    "history": (lambda q: q.history(), []),
-    "events": (lambda q: [event.kind for event in q.events()], ["limit_set"]),
-    "export": (lambda q: len(list(q.export())), 7),
+    "drain": (lambda q: (q.admin.drain().backlog, q.admin.drain().state), (1, "unknown")),
+    "history": (lambda q: q.admin.history(), []),
+    "events": (lambda q: [event.kind for event in q.admin.events()], ["limit_set"]),
+    "export": (lambda q: len(list(q.admin.export())), 7),
     "get": (lambda q: q.get(key="k").payload, "ready"),
-    "held": (lambda q: [(lease.group, lease.worker) for lease in q.held()], [("g", None)]),
-    "in_flight": (lambda q: q.group("g").in_flight, 1),
+    "held": (lambda q: [(lease.group, lease.worker) for lease in q.admin.held()], [("g", None)]),
+    "in_flight": (lambda q: q.admin.group("g").in_flight, 1),
     "next_event": (lambda q: q.next_event(), 7),
     "peek": (lambda q: [task.payload for task in q.peek()], ["ready"]),
     "search": (lambda q: q._session.run(Browser(q._operations).search, Filter()).looked, 1),
     "names": (lambda q: isinstance(q._session.run(q._operations.names), list), True),
     "survey": (lambda q: q._session.run(q._operations.survey).limits, 1),
-    "scopes": (lambda q: [state.group for state in q.limits()], [None, "g"]),
+    "scopes": (lambda q: [state.group for state in q.admin.limits()], [None, "g"]),
     "stats": (lambda q: (q.stats().ready, q.stats().invisible, q.stats().delayed), (1, 1, 1)),
     "result": (lambda q: q._session.run(q._operations.outcome, q.get(key="k").id).state, "live"),
     "results": (lambda q: q.results(), []),
-    "view": (lambda q: q.group("g").units_left, (2,)),
+    "view": (lambda q: q.admin.group("g").units_left, (2,)),
     "why": (lambda q: q.why(q.get(key="k").id), "it is ready: next"),
-    "workers": (lambda q: [worker.id for worker in q.workers()], ["w"]),
+    "workers": (lambda q: [worker.id for worker in q.admin.workers()], ["w"]),
 }
 """By script: a look, and what it shows. It is safe to repeat."""
 
@@ -691,7 +691,7 @@ def test_acquire(server, q, clock, lossy, lose, times):
     q.set_limit(60, 60, burst=9, group="g", concurrency=9)
     with lose("acquire"), lossy.acquire("g", lease=20):
         pass
-    assert q.group("g").units_left == (9 - 1 - times,)
+    assert q.admin.group("g").units_left == (9 - 1 - times,)
     clock.advance(21)
     with lossy.acquire("g", lease=20):
         assert q.check() == []
@@ -715,7 +715,7 @@ def test_met_limit(server, q, clock, lossy, lose):
     q.set_limit(10, 1, group="g")
     with lossy.acquire("g") as permit, lose("met_limit"):
         permit.report(429, {"retry-after": "30"})
-    state = q.group("g")
+    state = q.admin.group("g")
     assert state.reason == "rate limited"
     assert 0.05 <= state.slack < 0.06
 
@@ -757,7 +757,7 @@ def test_script_flush(server, redis, q, clock, kind):
 
 def test_await_room(server, q, lossy, lose):
     """A producer keeps its place, and stands in the line once; the next one may come twice."""
-    q.set_bounds(max_tasks=1)
+    q.admin.set_bounds(max_tasks=1)
     q.push("x")
     producer = Producer(0, None)
     operations = lossy._operations

@@ -30,7 +30,7 @@ def slots(text: str) -> int:
 
 def left(q: DPQ[Any], window: int = 0) -> float:
     """The units that a window of g would grant now."""
-    return q.group("g").units_left[window]
+    return q.admin.group("g").units_left[window]
 
 
 @pytest.mark.parametrize("scope", SCOPES)
@@ -97,7 +97,7 @@ def test_what_was_spent_replaces_what_was_reserved(
 ) -> None:
     """In the slot of the grant, exactly, whatever was granted since: so it leaves with it."""
     q.set_limit([TOKENS], group=scope)
-    units = (lambda: q.limits()[0].units_left[0]) if scope is None else lambda: left(q)
+    units = (lambda: q.admin.limits()[0].units_left[0]) if scope is None else lambda: left(q)
     tasks = []
     for n in range(4):
         q.push(n, group="g", cost={"tokens": 200})

@@ -3,8 +3,9 @@
 import pytest
 from kit.limits import fill, payloads, take
 
-from dpq import Budget, Push, Quota, RateLimit
+from dpq import Push, Quota, RateLimit
 from dpq.limits.permit import Caller, PermitRequest
+from dpq.types import Budget
 
 SCOPES = [None, "g"]
 
@@ -17,7 +18,7 @@ def says(left, seconds, unit=""):
 
 def left(q, scope="g"):
     """What is left by unit, of a group or the queue."""
-    state = q.limits()[0] if scope is None else q.group(scope)
+    state = q.admin.limits()[0] if scope is None else q.admin.group(scope)
     return {budget.unit: (budget.left, budget.seconds) for budget in state.budgets}
 
 
@@ -29,7 +30,7 @@ def test_as_many_as_are_left(q, clock, scope):
     assert q.observe(scope, headers=says(3, 60)) == [Budget("", 3, 60)]
     assert payloads(q) == [0, 1, 2]
     assert left(q, scope) == {"": (0, 60)}
-    state = q.limits()[0] if scope is None else q.group(scope)
+    state = q.admin.limits()[0] if scope is None else q.admin.group(scope)
     assert (state.open, state.reason) == (False, "observed")
     assert "its host has said that no more is left" in q.why(last)
     clock.advance(59.999)
@@ -96,7 +97,7 @@ def test_a_429_keeps_it(q, clock):
     assert payloads(q) == []
     clock.advance(1)
     assert payloads(q) == [0]
-    assert q.group("g").reason == "probe"
+    assert q.admin.group("g").reason == "probe"
 
 
 def test_ends_are_bounded(q, clock):
@@ -217,7 +218,7 @@ def test_a_far_reset_is_asked_again_by_one(q, clock, scope):
     q.observe(scope, headers=says(0, 10**9))
     clock.advance(59.999)
     assert payloads(q) == []
-    state = q.limits()[0] if scope is None else q.group(scope)
+    state = q.admin.limits()[0] if scope is None else q.admin.group(scope)
     assert (state.reason, round((state.opens_at.timestamp() - clock.ms / 1000) * 1000)) == (
         "observed",
         1,

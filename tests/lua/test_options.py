@@ -47,7 +47,7 @@ def test_a_cost_changes_in_place(q: DPQ[Any], clock: Any) -> None:
     q.update(first, cost=7)
     task = q.pop().task
     assert (task.id, task.cost) == (first, 7)
-    assert q.group("g").units_left[0] == pytest.approx(3)
+    assert q.admin.group("g").units_left[0] == pytest.approx(3)
     q.update(first, cost=2)
     q.release(task)
     assert q.get(first).cost == 2

@@ -5,7 +5,8 @@ from typing import Any
 
 from kit.limits import LONG, fill, take
 
-from dpq import DPQ, MemberState
+from dpq import DPQ
+from dpq.types import MemberState
 
 KEYS = ["key-a", "key-b", "key-c"]
 
@@ -17,7 +18,7 @@ def members(q: DPQ[Any], most: int = 1000) -> list[str | None]:
 
 def member(q: DPQ[Any], name: str = "key-a") -> MemberState:
     """What is shown of one member of group g."""
-    return next(state for state in q.group("g").members if state.name == name)
+    return next(state for state in q.admin.group("g").members if state.name == name)
 
 
 def test_each_member_has_the_whole_limit(q, clock):
@@ -30,7 +31,7 @@ def test_each_member_has_the_whole_limit(q, clock):
         assert members(q) == []
         clock.advance(0.001)
         assert members(q) == KEYS
-    assert [state.units_left for state in q.group("g").members] == [(0.0,)] * 3
+    assert [state.units_left for state in q.admin.group("g").members] == [(0.0,)] * 3
     assert q.check() == []
 
 
@@ -82,7 +83,7 @@ def test_an_ended_lease_frees_its_member(q, clock, probe):
         lambda task: q.rate_limited(task, 0, "task"),
     ]
     for end in ends:
-        state = q.group("g")
+        state = q.admin.group("g")
         assert (state.open, state.reason, state.in_flight) == (False, "concurrency", 2)
         assert [(m.in_flight, m.reason) for m in state.members] == [(1, "concurrency")] * 2
         assert q.pop().task is None
@@ -104,7 +105,7 @@ def test_a_429_closes_the_member_alone(q, clock):
     first = take(q)
     q.rate_limited(first, 10)
     assert (member(q).reason, member(q, "key-b").reason) == ("rate limited", None)
-    assert q.group("g").open
+    assert q.admin.group("g").open
     assert Counter(members(q)) == {"key-b": 3, "key-c": 3}
     clock.advance(9.999)
     assert "key-a" not in members(q)

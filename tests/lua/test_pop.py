@@ -276,4 +276,4 @@ def test_clock_of_the_server(redis, queue_name):
     later, _ = redis.time()
     assert seconds <= task.enqueued_at.timestamp() <= later + 1
     assert seconds + 10 <= task.visible_until.timestamp() <= later + 11
-    queue.drop()
+    queue.admin.drop()

@@ -19,7 +19,7 @@ def look(q, waiter=""):
 
 def units(q, group=None):
     """What the first window would grant at once."""
-    state = q.group(group) if group else q.limits()[0]
+    state = q.admin.group(group) if group else q.admin.limits()[0]
     return state.units_left[0]
 
 
@@ -115,7 +115,7 @@ def test_the_bound_of_every_window(server, q, clock, scope, windows, costs, gaps
     A gap of None waits for the moment that the pop before has named: then one comes, and not one
     ms before. A task that costs more than a window ever grants counts as all of it.
     """
-    q.drop()
+    q.admin.drop()
     q.set_limit(windows, group=scope)
     q.push_many(Push(payload=cost, cost=cost, group="g") for cost in costs)
     grants = []
@@ -425,6 +425,6 @@ def test_a_gate_that_says_something_is_kept(server, q, clock, probe):
     assert many_groups() == kept
     clock.advance(3600)
     assert many_groups() | {b"learned"} == kept
-    assert q.group("window").units_left[0] < 1
+    assert q.admin.group("window").units_left[0] < 1
     clock.advance(2 * 86400)
     assert many_groups() == {b"learned"}  # its 429s go on to count

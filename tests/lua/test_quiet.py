@@ -16,24 +16,24 @@ def beat(q):
 
 def seen(q):
     """Which workers are quiet, and who has said so."""
-    return {each.id: each.quiet_by for each in q.workers() if each.quiet_since}
+    return {each.id: each.quiet_by for each in q.admin.workers() if each.quiet_since}
 
 
 def told(q):
-    return [(each.kind, each.detail) for each in q.events() if "quiet" in each.kind]
+    return [(each.kind, each.detail) for each in q.admin.events() if "quiet" in each.kind]
 
 
 def test_until_it_is_told_to_go_on(q, clock, beat):
     """Each heartbeat is answered so until `unquiet`; the list says since when, and by whom."""
     assert beat() == 0
     since = clock.ms
-    assert q.quiet("name", by="ann") == 1
+    assert q.admin.quiet("name", by="ann") == 1
     for _ in range(3):
         clock.advance(10)
         assert beat(quiet=True) == 1
-        [worker] = q.workers()
+        [worker] = q.admin.workers()
         assert (worker.quiet_since.timestamp() * 1000, worker.quiet_by) == (since, "ann")
-    assert q.unquiet("name") == 1
+    assert q.admin.unquiet("name") == 1
     assert seen(q) == {}
     assert [beat(quiet=True), beat()] == [0, 0]
     assert told(q) == [("quieted", "worker name, by ann"), ("unquieted", "worker name")]
@@ -43,9 +43,9 @@ def test_all_runs_of_a_name_or_one_by_its_id(q, beat):
     """A name stands for all its runs, in one event; an id for one."""
     for id_, name in {"1": "a", "2": "a", "3": "b"}.items():
         beat(id_, name)
-    assert q.quiet("a") == 2
+    assert q.admin.quiet("a") == 2
     assert seen(q).keys() == {"1", "2"}
-    assert q.unquiet("2", by="bob") == 1
+    assert q.admin.unquiet("2", by="bob") == 1
     assert seen(q).keys() == {"1"}
     assert told(q) == [
         ("quieted", "2 workers, the last is a"),
@@ -57,14 +57,14 @@ def test_all_runs_of_a_name_or_one_by_its_id(q, beat):
 def test_what_the_queue_forgets_the_worker_knows(q, clock, beat, how):
     """After a drop of its queue, or a minute without a heartbeat, a quiet worker stays quiet."""
     beat()
-    q.quiet("w")
+    q.admin.quiet("w")
     assert beat() == 1
     if how == "dropped":
-        q.drop()
+        q.admin.drop()
     else:
         clock.advance(60)
         beat("other")
     assert beat(quiet=True) == 1
     assert seen(q) == {"w": ""}
-    assert q.unquiet("w") == 1
+    assert q.admin.unquiet("w") == 1
     assert beat(quiet=True) == 0

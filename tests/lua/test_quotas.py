@@ -19,7 +19,7 @@ def at(clock, *date, zone="UTC"):
 
 def quota(q, scope="g"):
     """What is left of the only quota, and when it resets."""
-    [state] = next(state for state in q.limits() if state.group == scope).quotas
+    [state] = next(state for state in q.admin.limits() if state.group == scope).quotas
     return state.left, state.resets_at
 
 
@@ -107,7 +107,7 @@ def test_a_day_when_clocks_change(q, clock, date, hours, spread):
         by_day[day] = by_day.get(day, 0) + granted
         hour = (clock.ms - begin) // 3_600_000
         by_hour[hour] = by_hour.get(hour, 0) + granted
-        opens = q.group("g").opens_at
+        opens = q.admin.group("g").opens_at
         clock.ms = min(ms_of(opens), ended + 3_600_000) if opens else clock.ms + 20_000
     today = datetime(*date, tzinfo=zone).toordinal()
     assert 0.98 * 500 <= by_day[today] <= 500
@@ -127,8 +127,8 @@ def test_spread_makes_up_for_idle_time(q, clock):
     q.set_limit(Quota(4, "day", spread=True), group="g")
     fill(q, 9)
     assert payloads(q) == [0]
-    assert q.group("g").opens_at == datetime(2026, 3, 2, 6, tzinfo=UTC)
-    assert q.group("g").reason == "quota"
+    assert q.admin.group("g").opens_at == datetime(2026, 3, 2, 6, tzinfo=UTC)
+    assert q.admin.group("g").reason == "quota"
     clock.advance(18 * 3600)
     assert payloads(q) == [1]
     clock.advance(2 * 3600)

@@ -36,7 +36,7 @@ def test_the_status_is_told(q, clock, probe, tasks):
         raise RateLimited(1, "task", 420)
     with q.acquire("p", priority=99) as permit:  # before the tasks
         permit.report(403, {"retry-after": "9"})
-    details = [event.detail for event in q.events() if event.kind == "rate_limited"]
+    details = [event.detail for event in q.admin.events() if event.kind == "rate_limited"]
     alone = "1000 ms, this task alone"
     assert details[:-1] == [
         f"503, closed until {opens + 2000}",
@@ -90,7 +90,7 @@ def test_task(q, clock, probe, tasks):
     assert probe.state(task.id) == "delayed"
     assert payloads(q) == ["g1", "g2", "g3", "g4", "g5", "free0", "free1"]
     assert exactly_after(q, clock, 5) == ["g0"]
-    assert q.groups() == []
+    assert q.admin.groups() == []
 
 
 def test_of_zero_seconds(q, tasks):
@@ -171,8 +171,8 @@ def test_probe(q, clock, probe, scope, way):
 
     assert probe.woken()
     assert payloads(q) == [1, 2, 3]
-    assert q.limits()[0].open
-    assert q.group("g").open
+    assert q.admin.limits()[0].open
+    assert q.admin.group("g").open
 
 
 @pytest.mark.parametrize("scope", ["group", "queue"])
@@ -199,7 +199,7 @@ def test_resume_opens_the_queue(q, clock, probe, tasks, paused):
     probe.woken()
     q.resume()
     assert probe.woken()
-    assert q.limits()[0].open
+    assert q.admin.limits()[0].open
     q.push("worst", priority=-9)
     assert probe.woken()
     assert payloads(q) == ["g0", "g1", "g2", "g3", "g4", "g5", "free0", "free1", "worst"]

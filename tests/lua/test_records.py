@@ -222,7 +222,7 @@ ENDS: list[Callable[[DPQ[Any], Any], object]] = [
     capped,
     lambda q, clock: q.purge(),
     lambda q, clock: q.purge("ready"),
-    lambda q, clock: q.drop(),
+    lambda q, clock: q.admin.drop(),
 ]
 
 

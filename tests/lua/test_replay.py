@@ -50,7 +50,7 @@ def test_rate(q, clock, probe, rate):
 
 def by_hand(q):
     """The details of the events of replays and purges."""
-    return [event.detail for event in q.events(limit=1000) if event.kind == "by_hand"]
+    return [event.detail for event in q.admin.events(limit=1000) if event.kind == "by_hand"]
 
 
 @pytest.mark.parametrize("few", [True, False])

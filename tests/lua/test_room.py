@@ -4,8 +4,9 @@ import pickle
 
 import pytest
 
-from dpq import Bounds, ConfigurationError, Push, QueueFullError
+from dpq import ConfigurationError, Push, QueueFullError
 from dpq.model.producer import Producer
+from dpq.types import Bounds
 
 
 def stand(q, group=""):
@@ -24,7 +25,7 @@ def line(q, probe):
 
 def test_a_full_queue_takes_nothing(q, probe):
     """A push beyond `max_tasks` is refused with size and bound, and nothing is written."""
-    q.set_bounds(max_tasks=3)
+    q.admin.set_bounds(max_tasks=3)
     q.push("a")
     q.push("b", delay=9)
     q.push("c", group="g")
@@ -41,21 +42,21 @@ def test_a_full_queue_takes_nothing(q, probe):
 
 def test_a_batch_is_added_whole_or_not_at_all(q, clock):
     """Earlier batches of a `push_many` stay, and the error names their tasks."""
-    q.set_bounds(max_tasks=200)
+    q.admin.set_bounds(max_tasks=200)
     with pytest.raises(QueueFullError, match="125 of at most 200") as caught:
         q.push_many(Push(i) for i in range(250))
     stored = caught.value.stored
     assert sorted(stored) == list(range(125))
     assert q.size() == 125
     assert all(q.get(id_).payload == index for index, id_ in stored.items())
-    q.set_bounds(max_tasks=100)
+    q.admin.set_bounds(max_tasks=100)
     with pytest.raises(QueueFullError, match="push at most 100 at once"):
         q.push_many(Push(i) for i in range(125))
 
 
 def test_a_full_group_takes_nothing(q, probe):
     """`max_waiting` counts the due tasks of a group that no consumer has: its head, and behind."""
-    q.set_bounds(max_waiting=2)
+    q.admin.set_bounds(max_waiting=2)
     ids = [q.push(i, group="g") for i in range(2)]
     with pytest.raises(QueueFullError, match=r"group 'g' .* waiting 2 of at most 2") as caught:
         q.push("x", group="g")
@@ -74,7 +75,7 @@ def test_a_full_group_takes_nothing(q, probe):
 
 def test_the_worst_task_of_a_full_group_is_dropped(q, probe):
     """With `drop_worst` a full group keeps its best tasks; the others are dead letters."""
-    q.set_bounds(max_waiting=2, when_full="drop_worst")
+    q.admin.set_bounds(max_waiting=2, when_full="drop_worst")
     ids = [q.push(i, priority=i, group="g", key=f"k{i}") for i in (3, 1, 2, 0)]
     assert [(d.id, d.reason) for d in q.dead.list()] == [
         (ids[1], "group full"),
@@ -89,23 +90,23 @@ def test_the_worst_task_of_a_full_group_is_dropped(q, probe):
 def test_a_push_does_not_pay_for_tasks_that_came_back(q, probe):
     """A push into a group that is far above its bound drops as many tasks as it brings."""
     q.push_many(Push(i, group="g") for i in range(9))
-    q.set_bounds(max_waiting=2, when_full="drop_worst")
+    q.admin.set_bounds(max_waiting=2, when_full="drop_worst")
     q.push("x", 5, group="g")
     assert (q.stats().dead, q.size()) == (1, 9)
 
 
 def test_bounds_are_set_anew(q):
     """What is not named stays, 0 removes a bound, and a queue of bounds keeps its settings."""
-    assert q.bounds() == Bounds(None, None, "refuse")
-    q.set_bounds(max_tasks=5)
-    q.set_bounds(max_waiting=2, when_full="drop_worst")
-    q.set_bounds(max_tasks=6)
-    assert q.bounds() == Bounds(6, 2, "drop_worst")
-    q.set_bounds(max_tasks=0)
-    assert q.bounds() == Bounds(None, 2, "drop_worst")
+    assert q.admin.bounds() == Bounds(None, None, "refuse")
+    q.admin.set_bounds(max_tasks=5)
+    q.admin.set_bounds(max_waiting=2, when_full="drop_worst")
+    q.admin.set_bounds(max_tasks=6)
+    assert q.admin.bounds() == Bounds(6, 2, "drop_worst")
+    q.admin.set_bounds(max_tasks=0)
+    assert q.admin.bounds() == Bounds(None, 2, "drop_worst")
     for wrong in ({"max_tasks": -1}, {"max_waiting": 1.5}, {"when_full": "drop"}, {}):
         with pytest.raises(ConfigurationError):
-            q.set_bounds(**wrong)
+            q.admin.set_bounds(**wrong)
 
 
 ENDS = {
@@ -120,7 +121,7 @@ ENDS = {
 @pytest.mark.parametrize("how", ENDS)
 def test_whatever_ends_a_task_makes_room(q, probe, how):
     """Each verb that ends a task of a full queue calls the producer that waits."""
-    q.set_bounds(max_tasks=1)
+    q.admin.set_bounds(max_tasks=1)
     q.push("x", max_attempts=1)
     producer = stand(q)
     assert line(q, probe) == [producer.id]
@@ -131,7 +132,7 @@ def test_whatever_ends_a_task_makes_room(q, probe, how):
 
 def test_a_pop_makes_room_in_its_group(q, probe):
     """A pop of a group's head calls a producer of this group, and of no other."""
-    q.set_bounds(max_waiting=1)
+    q.admin.set_bounds(max_waiting=1)
     q.push("x", group="g")
     q.push("x", group="h")
     one, other = stand(q, "g"), stand(q, "h")
@@ -144,7 +145,7 @@ def test_a_pop_makes_room_in_its_group(q, probe):
 
 def test_a_producer_that_died_is_passed_over(q, probe, clock):
     """A producer that has not asked again in time is forgotten, and costs no room."""
-    q.set_bounds(max_tasks=1)
+    q.admin.set_bounds(max_tasks=1)
     q.push("x")
     dead = stand(q)
     clock.advance(3600)
@@ -156,7 +157,7 @@ def test_a_producer_that_died_is_passed_over(q, probe, clock):
 
 def test_no_more_are_called_than_there_is_room_for(q, probe):
     """One place calls one producer that hears; the others stay in the line."""
-    q.set_bounds(max_tasks=2)
+    q.admin.set_bounds(max_tasks=2)
     q.push("x")
     q.push("x")
     listener = q.redis.pubsub()
@@ -180,7 +181,7 @@ def test_no_more_are_called_than_there_is_room_for(q, probe):
 
 def test_a_producer_that_nobody_hears_takes_no_room(q, probe):
     """If the connection of a called producer is gone, the next one is called instead."""
-    q.set_bounds(max_tasks=1)
+    q.admin.set_bounds(max_tasks=1)
     q.push("x")
     for channel in ("gone", "gone", ""):
         producer = Producer(0, None)

@@ -55,11 +55,11 @@ def test_pushed_anew(q, probe, how):
 def test_forget(q, probe):
     """A forgotten key is free; the key of a stored task is not forgotten."""
     old = seen(q)
-    assert q.forget("k") is True
-    assert q.forget("k") is False
+    assert q.admin.forget("k") is True
+    assert q.admin.forget("k") is False
     new = q.push("x", key="k")
     assert new != old
-    assert q.forget("k") is False
+    assert q.admin.forget("k") is False
     assert q.push("y", key="k") == new
 
 
@@ -94,8 +94,8 @@ def test_what_is_over_goes(q, clock, probe):
 def test_cap(redis, q, clock, probe):
     """Over seen_max_keys the keys go that would be free soonest; those for ever by their acks."""
     capped = DPQ(redis, q.queue_name, seen_max_keys=2, clock=clock)
-    assert q.seen_max_keys == 1_000_000
-    assert capped.seen_max_keys == 2
+    assert q.settings.seen_max_keys == 1_000_000
+    assert capped.settings.seen_max_keys == 2
     for key, seconds in (("z", math.inf), ("a", math.inf), ("soon", 5), ("later", 50)):
         clock.advance(1)
         seen(q, key, seconds)
@@ -116,4 +116,4 @@ def test_refused(q):
         with pytest.raises(ConfigurationError, match=message):
             q.push("x", **({"unique_for": 5} | options))
     with pytest.raises(ConfigurationError, match="key is ''"):
-        q.forget("")
+        q.admin.forget("")

@@ -200,7 +200,7 @@ def test_what_was_learned_is_forgotten(q, clock, scope):
     )
 
     def state():
-        return q.limits()[0] if scope is None else q.group(scope)
+        return q.admin.limits()[0] if scope is None else q.admin.group(scope)
 
     fill(q, 9, scope)
     q.ack(take(q), cost={"t": 700})

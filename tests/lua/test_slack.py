@@ -17,7 +17,7 @@ def take(q):
 
 
 def learned(q, scope="g"):
-    return (q.group("g") if scope else q.limits()[0]).slack
+    return (q.admin.group("g") if scope else q.admin.limits()[0]).slack
 
 
 def interval(q, clock):

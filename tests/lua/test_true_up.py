@@ -21,7 +21,7 @@ MEMBER = "member"
 
 def left(q: DPQ[Any], scope: str | None, window: int = -1) -> float:
     """The units that a window of a scope would grant now."""
-    state = q.limits()[0] if scope is None else q.group("g")
+    state = q.admin.limits()[0] if scope is None else q.admin.group("g")
     return (state.members[0] if scope == MEMBER else state).units_left[window]
 
 
@@ -105,18 +105,18 @@ def test_once_for_each_unit_and_delivery(q: DPQ[Any], clock: Any) -> None:
     assert q.spent(task, tokens=200) is True
     assert q.spent(task, tokens=200) is False
     assert q.spent(task, tokens=100) is False
-    assert q.group("g").units_left == (40, 800)
+    assert q.admin.group("g").units_left == (40, 800)
     assert q.spent(task, {"tokens": 1, "other": 5}) is True  # the other unit was new
     assert q.spent(task, 20) is True
-    assert q.group("g").units_left == (30, 800)
+    assert q.admin.group("g").units_left == (30, 800)
     q.release(task, cost={"tokens": 0, "": 0})
-    assert q.group("g").units_left == (30, 800)
+    assert q.admin.group("g").units_left == (30, 800)
     clock.advance(1)
     task = q.pop(visibility=LONG).task
     assert q.spent(task, tokens=500) is True
     assert q.ack(task, cost={"tokens": 0}) is True
     assert q.ack(task, cost={"tokens": 0}) is False
-    assert q.group("g").units_left == (21, 400)
+    assert q.admin.group("g").units_left == (21, 400)
     assert q.check() == []
 
 
@@ -137,11 +137,11 @@ def test_a_429_gives_all_but_the_request_back(q: DPQ[Any]) -> None:
     q.push("b", group="h", cost={"tokens": 700})
     a, b = q.pop_many(2, visibility=LONG)
     q.rate_limited(a, 0, "task")
-    assert q.group("g").units_left == (49, 1000)
+    assert q.admin.group("g").units_left == (49, 1000)
     q.rate_limited(a, 0, "task", {"tokens": 500})
-    assert q.group("g").units_left == (49, 1000)
+    assert q.admin.group("g").units_left == (49, 1000)
     q.rate_limited(b, 0, "task", {"tokens": 500, "": 3})
-    assert q.group("h").units_left == (47, 500)
+    assert q.admin.group("h").units_left == (47, 500)
     assert q.check() == []
 
 
@@ -252,7 +252,7 @@ def test_as_the_exact_rule_says(q: DPQ[Any], clock: Any, seed: int, rate: int) -
                         grain_up((spent - reserved) * interval),
                     )
             q.ack(task)
-        seen = {"g": q.group("g").units_left[-1], None: q.limits()[0].units_left[-1]}
+        seen = {"g": q.admin.group("g").units_left[-1], None: q.admin.limits()[0].units_left[-1]}
         for scope, (units, window) in models.items():
             owed = max(Fraction(0), window.paid - Fraction(clock.ms)) / interval
             assert abs(seen[scope] - float(units - owed)) < 1e-3, (step, scope)

@@ -11,7 +11,7 @@ TOKENS = [RateLimit(500, 60, burst=20), RateLimit(6000, 60, burst=1000, unit="to
 
 def left(q: DPQ, scope: str | None = "g") -> tuple[float, ...]:
     """The units that each window of a scope would grant now."""
-    return next(state for state in q.limits() if state.group == scope).units_left
+    return next(state for state in q.admin.limits() if state.group == scope).units_left
 
 
 @pytest.mark.parametrize("scope", SCOPES)
@@ -36,7 +36,7 @@ def test_all_units_or_none(q, clock):
     q.push("first", 9, group="g", cost={"a": 1, "b": 3})
     q.push("second", 8, group="g", cost={"a": 1, "b": 1})
     assert payloads(q) == ["first"]
-    assert (left(q, None), q.group("g").units_left) == ((8, 0), (8, 4))
+    assert (left(q, None), q.admin.group("g").units_left) == ((8, 0), (8, 4))
     clock.advance(1)
     assert payloads(q) == ["second"]
     assert q.check() == []

@@ -5,7 +5,8 @@ from datetime import UTC, datetime
 import pytest
 from kit.limits import LONG, SCOPES, fill
 
-from dpq import Adaptive, LimitState, RateLimit, Reserve
+from dpq import Adaptive, RateLimit, Reserve
+from dpq.types import LimitState
 
 
 def moment(ms):
@@ -14,14 +15,14 @@ def moment(ms):
 
 def state_of(q, scope):
     """The state of the queue, or of group g."""
-    return q.group("g") if scope else q.limits()[0]
+    return q.admin.group("g") if scope else q.admin.limits()[0]
 
 
 def test_nothing_is_limited(q):
     """A queue without limits is named by itself, open; so is any group that is asked for."""
-    assert q.limits() == [LimitState(group=None, windows=(), concurrency=None)]
-    assert q.groups() == []
-    assert q.group("g") == LimitState(group="g", windows=(), concurrency=None)
+    assert q.admin.limits() == [LimitState(group=None, windows=(), concurrency=None)]
+    assert q.admin.groups() == []
+    assert q.admin.group("g") == LimitState(group="g", windows=(), concurrency=None)
 
 
 def test_settings(q):
@@ -31,26 +32,26 @@ def test_settings(q):
     q.set_limit(2.5, 60, burst=2, group="b", adaptive=Adaptive(0.5, 10, 0.25))
     q.set_limit(concurrency=3, group="*")
     q.set_limit(1, 0.001, 7, group="a")
-    queue, default, a, b = q.limits()
+    queue, default, a, b = q.admin.limits()
     assert [state.group for state in (queue, default, a, b)] == [None, "*", "a", "b"]
     assert (queue.windows, queue.concurrency) == ((RateLimit(10, 1), hour), 4)
     assert (default.windows, default.concurrency, default.default) == ((), 3, False)
     assert (a.windows, a.concurrency) == ((RateLimit(1, 0.001, 7),), None)
     assert b.windows == (RateLimit(2.5, 60, 2, adaptive=Adaptive(0.5, 10, 0.25)),)
     assert (a.rate, b.rate) == (None, 2.5)
-    assert q.groups() == [a, b]
-    assert q.group("a") == a
+    assert q.admin.groups() == [a, b]
+    assert q.admin.group("a") == a
 
 
 def test_default(q):
     """A group without its own limit shows the default's, and says so."""
     q.set_limit(10, 1, group="*", concurrency=2)
     q.set_limit(5, 1, group="own")
-    found = q.group("g")
+    found = q.admin.group("g")
     assert (found.default, found.windows, found.concurrency) == (True, (RateLimit(10, 1),), 2)
-    found = q.group("own")
+    found = q.admin.group("own")
     assert (found.default, found.windows, found.concurrency) == (False, (RateLimit(5, 1),), None)
-    assert [state.group for state in q.groups()] == ["own"]
+    assert [state.group for state in q.admin.groups()] == ["own"]
 
 
 @pytest.mark.parametrize("scope", SCOPES)
@@ -126,7 +127,7 @@ def test_waiting_and_in_flight(q, clock):
     q.bury(q.pop().task, "no")
     q.push("running", priority=9)
     q.pop(visibility=LONG)
-    counts = {s.group: (s.waiting, s.in_flight) for s in [q.limits()[0], q.group("g")]}
+    counts = {s.group: (s.waiting, s.in_flight) for s in [q.admin.limits()[0], q.admin.group("g")]}
     assert counts == {None: (5, 3), "g": (2, 2)}
     q.delay_group("g", 60)
-    assert (q.group("g").waiting, q.group("h").waiting) == (2, 2)
+    assert (q.admin.group("g").waiting, q.admin.group("h").waiting) == (2, 2)

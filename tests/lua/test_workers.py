@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from dpq import WorkerInfo
+from dpq.types import WorkerInfo
 
 
 def tell(q, worker="w", name="name", age=4.0):
@@ -14,7 +14,7 @@ def test_what_it_says(q, clock):
     tell(q)
     now = datetime.fromtimestamp(clock.ms / 1000, UTC)
     clock.advance(7)
-    assert q.workers() == [
+    assert q.admin.workers() == [
         WorkerInfo(
             id="w",
             name="name",
@@ -35,6 +35,6 @@ def test_dead_ones(q, clock):
     """A worker that was not seen for 60 s is not listed, though nobody has forgotten it yet."""
     tell(q)
     clock.advance(59.999)
-    assert len(q.workers()) == 1
+    assert len(q.admin.workers()) == 1
     clock.advance(0.001)
-    assert q.workers() == []
+    assert q.admin.workers() == []

@@ -165,12 +165,12 @@ def consumer(stage: Stage) -> None:
         q.pop()
         clock.advance(3600)
         q.pop()
-        owner.drop()
+        owner.admin.drop()
     with stage.owner(fairness="units") as owner, stage.queue() as q:
         owner.push_many([Push(n, group=f"u{n % 3}" if n < 9 else None) for n in range(12)])
         while task := q.pop().task:
             q.ack(task, 3)
-        owner.drop()
+        owner.admin.drop()
     wait(stage)
 
 
@@ -233,8 +233,8 @@ def scheduler(stage: Stage) -> None:
             clock.advance(3600)
             upkeep.promote()
     with DPQ(stage.user, stage.name + "-2") as other:
-        other.register()
-    DPQ(stage.root, stage.name + "-2").drop()
+        other.admin.register()
+    DPQ(stage.root, stage.name + "-2").admin.drop()
     stage.root.sadd(REGISTRY, "a{b", stage.name + "-3")
     stage.root.script_flush()
     daemon = Scheduler(stage.user)
@@ -242,7 +242,7 @@ def scheduler(stage: Stage) -> None:
     thread = threading.Thread(target=daemon.run, daemon=True)  # a failure must not hang
     thread.start()
     with stage.owner() as owner:
-        owner.drop()
+        owner.admin.drop()
         id_ = owner.push(1, delay=0.1)
         wait_for(lambda: owner.get(id_).state == "ready", owner.stats)
     wait_for(lambda: stage.root.info("clients")["blocked_clients"], daemon._upkeep.queues.keys)
@@ -257,9 +257,9 @@ def overview(stage: Stage) -> None:
     with stage.queue() as q:
         q.stats()
         q.size()
-        q.limits()
-        q.groups()
-        q.group("a")
+        q.admin.limits()
+        q.admin.groups()
+        q.admin.group("a")
         q.next_event()
     furnish(stage)
     with stage.queue() as q:
@@ -267,15 +267,15 @@ def overview(stage: Stage) -> None:
         for task in _each(stage):
             assert q.why(task.id)
         assert q.why().because
-        assert q.drain().backlog
-        assert q.history()
-        assert q.events(after=q.events()[0].id)
-        q.limits()
-        q.groups()
-        q.group("a")
+        assert q.admin.drain().backlog
+        assert q.admin.history()
+        assert q.admin.events(after=q.admin.events()[0].id)
+        q.admin.limits()
+        q.admin.groups()
+        q.admin.group("a")
         q.next_event()
-        assert [worker.name for worker in q.workers()] == ["w"] * MORE_THAN_A_PAGE
-        q.held()
+        assert [worker.name for worker in q.admin.workers()] == ["w"] * MORE_THAN_A_PAGE
+        q.admin.held()
     assert stage.name in known_queues(stage.user)
     assert metered(stage)
 
@@ -333,11 +333,11 @@ def administrator(stage: Stage) -> None:
     """All of it, and the verbs that change a whole queue."""
     load_scripts(stage.user)
     producer(stage)
-    stage.owner().drop()
+    stage.owner().admin.drop()
     scheduler(stage)
-    stage.owner().drop()
+    stage.owner().admin.drop()
     consumer(stage)
-    stage.owner().drop()
+    stage.owner().admin.drop()
     dashboard(stage)
     with stage.queue() as q:
         q.pause(1)
@@ -354,14 +354,14 @@ def administrator(stage: Stage) -> None:
         q.push(1, 2**60)
         q.bury(q.pop().task, "once more")
         q.dead.purge()
-        assert q.workers()
+        assert q.admin.workers()
         q.push("x" * 600)  # it stands apart
-        q.import_(list(q.export(pause=True)))
+        q.admin.import_(list(q.admin.export(pause=True)))
         q.resume()
         damage(stage)
         assert q.check()
         q.purge()
-        q.drop()
+        q.admin.drop()
 
 
 ROLES: dict[str, Callable[[Stage], None]] = {
@@ -401,12 +401,12 @@ CALLS: dict[str, Callable[[DPQ[Any], Any], Any]] = {
     "result": lambda q, t: asked_for(q, t.id),
     "results": lambda q, t: q.results(),
     "progress": lambda q, t: q.progress(t, 1),
-    "batches": lambda q, t: q.batches(),
+    "batches": lambda q, t: q.admin.batches(),
     "seal_batch": lambda q, t: q.seal_batch("run-7"),
-    "export": lambda q, t: list(q.export()),
-    "import_": lambda q, t: q.import_(EXPORTED),
-    "set_bounds": lambda q, t: q.set_bounds(max_tasks=99, max_waiting=9),
-    "bulk": lambda q, t: q.bulk("cancel"),
+    "export": lambda q, t: list(q.admin.export()),
+    "import_": lambda q, t: q.admin.import_(EXPORTED),
+    "set_bounds": lambda q, t: q.admin.set_bounds(max_tasks=99, max_waiting=9),
+    "bulk": lambda q, t: q.admin.bulk("cancel"),
     "extend": lambda q, t: q.extend(t, 5),
     "set_visibility": lambda q, t: q.set_visibility(t, 5),
     "release": lambda q, t: q.release(t),
@@ -414,14 +414,14 @@ CALLS: dict[str, Callable[[DPQ[Any], Any], Any]] = {
     "fail": lambda q, t: q.fail(t),
     "bury": lambda q, t: q.bury(t, "no"),
     "rate_limited": lambda q, t: q.rate_limited(t, 5),
-    "workers": lambda q, t: q.workers(),
-    "held": lambda q, t: q.held(),
+    "workers": lambda q, t: q.admin.workers(),
+    "held": lambda q, t: q.admin.held(),
     "stats": lambda q, t: q.stats(),
-    "limits": lambda q, t: q.limits(),
+    "limits": lambda q, t: q.admin.limits(),
     "why": lambda q, t: [q.why(), *map(q.why, OF_EACH_STATE)],
-    "drain": lambda q, t: q.drain(),
-    "history": lambda q, t: q.history(),
-    "events": lambda q, t: q.events(after="0-1"),
+    "drain": lambda q, t: q.admin.drain(),
+    "history": lambda q, t: q.admin.history(),
+    "events": lambda q, t: q.admin.events(after="0-1"),
     "next_event": lambda q, t: q.next_event(),
     "known_queues": lambda q, t: known_queues(q.redis),
     "peek": lambda q, t: q.peek(),
@@ -431,10 +431,10 @@ CALLS: dict[str, Callable[[DPQ[Any], Any], Any]] = {
     "promote": lambda q, t: q.promote(),
     "update": lambda q, t: q.update(q.peek(1)[0].id, priority=3),
     "cancel": lambda q, t: q.cancel(t.id),
-    "forget": lambda q, t: q.forget("seen"),
+    "forget": lambda q, t: q.admin.forget("seen"),
     "pause": lambda q, t: q.pause(),
-    "quiet": lambda q, t: q.quiet("w"),
-    "unquiet": lambda q, t: q.unquiet("w"),
+    "quiet": lambda q, t: q.admin.quiet("w"),
+    "unquiet": lambda q, t: q.admin.unquiet("w"),
     "resume": lambda q, t: q.resume(),
     "set_limit": lambda q, t: q.set_limit(5, 1, group="a"),
     "clear_limit": lambda q, t: q.clear_limit("a"),
@@ -443,8 +443,8 @@ CALLS: dict[str, Callable[[DPQ[Any], Any], Any]] = {
     "dead.replay": lambda q, t: q.dead.replay(),
     "dead.purge": lambda q, t: q.dead.purge(),
     "purge": lambda q, t: q.purge(),
-    "drop": lambda q, t: q.drop(),
-    "register": lambda q, t: q.register(),
+    "drop": lambda q, t: q.admin.drop(),
+    "register": lambda q, t: q.admin.register(),
 }
 
 
@@ -465,7 +465,7 @@ def furnished(stage: Stage) -> Any:
             owner.push_many([Push(1, key="k"), Push(2), Push(3, delay=3600)])
             owner.ack(owner.pop(id=owner.push("seen", key="seen", unique_for=3600)).task)
             owner._session.run(owner._operations.beat, "w", "name", "host", 1, "0.1", 2, 3, 4.0)
-            exported = list(owner.export())
+            exported = list(owner.admin.export())
             running = owner.pop(visibility=3600).task
             ids = [task.id for state in TaskState for task in owner.peek(9, state)]
         dumped = {key: stage.root.dump(key) for key in stage.root.keys(pattern)}

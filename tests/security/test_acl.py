@@ -120,7 +120,7 @@ def test_enough(server, login, role):
         stage.root.script_flush()  # what a client finds after a restart
     ROLES[role](stage)
     assert denied(stage.root, role) == set()
-    stage.owner().drop()
+    stage.owner().admin.drop()
 
 
 @pytest.fixture(scope="module")
@@ -272,7 +272,7 @@ def test_no_other_keys(server, login, role):
             lambda q: q.push(1),
             lambda q: q.stats(),
             lambda q: q.pop(),
-            lambda q: q.drop(),
+            lambda q: q.admin.drop(),
         ):
             with pytest.raises(ResponseError, match=NOT_ALLOWED):
                 call(DPQ(stage.user, other))
@@ -349,7 +349,7 @@ def test_calls_for_which_a_right_is_added(login, role, name, call):
             with suppress(ResponseError):
                 call(stage.queue(), owner)
             assert denied(stage.root, role) == ({right[1:]} if right else set())
-        owner.drop()
+        owner.admin.drop()
 
 
 def read_by_hand(stage: Stage, *task_ids: str) -> str:
@@ -416,7 +416,7 @@ def test_scripts_that_the_server_has_forgotten(server, redis, login, face, durab
     with suppress(NotConfirmedError):  # it loads them itself
         call()
     assert stage.owner().stats().ready == 3
-    stage.owner().drop()
+    stage.owner().admin.drop()
 
 
 @pytest.mark.parametrize("more", ["", UNBLOCKS])
@@ -426,9 +426,9 @@ def test_a_wake_up_that_may_be_lost_is_handed_on(login, redis, face, more, monke
     # So the server does not end the block before.
     monkeypatch.setattr(blocks, "block_command", lambda keys, _: block_command(keys, 60.0))
     stage = login("dpq-consumer", *more.split())
-    stage.owner().register()
+    stage.owner().admin.register()
     with face.queue.from_url(stage.url, stage.name) as q:
         assert q.pop(timeout=0.05).task is None
     handed_on = redis.zrange(key_of(stage.name, "wake"), 0, -1)
     assert handed_on == ([] if more else [b"w"])
-    stage.owner().drop()
+    stage.owner().admin.drop()

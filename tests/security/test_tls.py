@@ -125,7 +125,7 @@ def test_a_queue_works_over_tls(tls, queue_name):
         with q.lease() as task:
             assert task.payload == "later"
         assert (q.size(), q.check()) == (0, [])
-        q.drop()
+        q.admin.drop()
 
 
 def test_the_server_wants_to_know_the_client(tls, queue_name):
@@ -228,7 +228,7 @@ def test_sentinels(tls, sentinel, queue_name, face):
     wait_for(works, lambda: base)
     with face.queue.from_url(url, queue_name) as q:
         assert q.pop(timeout=30).task.payload == 1
-        q.drop()
+        q.admin.drop()
     strange = tls.certificates.query(ssl_ca_certs=tls.certificates.path("strange.pem"))
     for query, why in (
         (f"{strange}&sentinel_password={SECRET}", "CERTIFICATE_VERIFY_FAILED"),

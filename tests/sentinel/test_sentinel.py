@@ -76,7 +76,7 @@ def life_of_a_task(q: Any) -> None:
     assert q.pop(timeout=PATIENCE_S).on_success()
     assert q.check() == []
     assert q.size() == 0
-    q.drop()
+    q.admin.drop()
 
 
 def test_by_url(face: Face, group: Sentinels, queue_name: str) -> None:

@@ -27,9 +27,10 @@ from soak.ledger import Books, Ledger
 from soak.plan import Plan
 from soak.servers import FENCE, Pair, die_with_parent, wait_for
 
-from dpq import DPQ, DeadTask, Problem, Push, TaskState
+from dpq import DPQ, Push, TaskState
 from dpq.script.keys import PARTS, REGISTRY, REGISTRY_TICK, key_of
 from dpq.server import Binary
+from dpq.types import DeadTask, Problem
 
 DRAIN_S = 90.0
 """How long the queues may take to be empty once nothing is pushed: far more than they need."""

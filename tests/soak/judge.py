@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 from soak import plan
 from soak.ledger import Books, End, Fault, Given, Held, Pushed
 
-from dpq import DeadTask, RateLimit
+from dpq import RateLimit
+from dpq.types import DeadTask
 
 OUTAGES = ("restart", "switch", "lossy", "stall", "cut")
 """Faults that reach every client."""

@@ -206,7 +206,7 @@ class World:
         self.gone: set[str] = set()
 
     def close(self) -> None:
-        self.q.drop()
+        self.q.admin.drop()
         self.q.close()
 
     def next_number(self) -> int:
@@ -654,9 +654,9 @@ class World:
     def do_check(self, a: int, b: int) -> None:
         self.q.promote()
         assert (found := self.q.check()) == [], found
-        for state in [*self.q.limits(), *self.q.groups()]:
+        for state in [*self.q.admin.limits(), *self.q.admin.groups()]:
             assert state.in_flight >= 0
-        self.q.drain()
+        self.q.admin.drain()
 
     # Judging
 
@@ -698,7 +698,7 @@ class World:
             self.permits = []
             assert self.real - began < (40 + 3 * count) * DAY * 1000, f"{len(self.q)} tasks starve"
         self.advance(5000)  # of permits whose caller has died the leases end
-        for state in [*self.q.limits(), *map(self.q.group, NAMED)]:
+        for state in [*self.q.admin.limits(), *map(self.q.admin.group, NAMED)]:
             assert state.in_flight == 0, state
             assert [m.in_flight for m in state.members] == [0] * len(state.members)
         assert (found := self.q.check()) == [], found

@@ -13,7 +13,8 @@ from queue_machine import GROUPS, QueueMachine, delivery, rarely
 from queue_model import DELAYED, FREE, INVISIBLE, UNTIL_RELEASED
 from redis import Redis
 
-from dpq import Adaptive, LimitState, Quota, RateLimit, Reserve
+from dpq import Adaptive, Quota, RateLimit, Reserve
+from dpq.types import LimitState
 
 # Few units in short windows, so that they bind within a few steps. All that learn have one rate and
 # bounds: what a limit has learned then never depends on when the server has last stored it.
@@ -269,7 +270,7 @@ class LimitMachine(QueueMachine):
     # Looking
 
     def state(self, name: str | None) -> LimitState:
-        return next(iter(self.eyes.limits())) if name is None else self.eyes.group(name)
+        return next(iter(self.eyes.admin.limits())) if name is None else self.eyes.admin.group(name)
 
     def see_limit(self, state: LimitState) -> None:
         """What is shown of the limit of a scope is so."""
@@ -303,10 +304,10 @@ class LimitMachine(QueueMachine):
     def limits_hold(self) -> None:
         if hasattr(self, "q"):
             if self.steps % 2:
-                states = self.eyes.limits()
+                states = self.eyes.admin.limits()
                 assert {state.group for state in states} == {None, *self.model.limits}
             else:
-                states = [self.eyes.group(GROUPS[self.steps // 2 % len(GROUPS)])]
+                states = [self.eyes.admin.group(GROUPS[self.steps // 2 % len(GROUPS)])]
             for state in states:
                 self.see_limit(state)
 

@@ -13,7 +13,8 @@ from math import ceil
 from kit.periods import period_of
 from kit.refunds import Window
 
-from dpq import Cost, Quota, RateLimit
+from dpq import Quota, RateLimit
+from dpq.types import Cost
 
 NEXT = ""
 """As a probe: the next task that runs will be it."""

@@ -25,7 +25,6 @@ from dpq import (
     Backoff,
     BatchFinishedError,
     ConfigurationError,
-    DeadTask,
     DuplicateTaskError,
     LeaseLostError,
     Push,
@@ -34,6 +33,7 @@ from dpq import (
     TaskNotFoundError,
 )
 from dpq.script.keys import key_of
+from dpq.types import DeadTask
 
 MOVES_EVERY = 1 if settings.get_current_profile_name() == "soak" else 8
 """Steps of a machine for one that may export the queue and import it, which takes many calls."""
@@ -187,7 +187,7 @@ class QueueMachine(RuleBasedStateMachine):
             drops="when_full" in bounds,
         )
         if bounds:
-            self.q.set_bounds(**bounds)
+            self.q.admin.set_bounds(**bounds)
         self.handed: list[Task[Any]] = []  # every delivery there ever was, stale ones too
         self.ids: list[str] = []  # every id there ever was
         self.newest_token = 0
@@ -458,7 +458,7 @@ class QueueMachine(RuleBasedStateMachine):
         """Each batch counts what the model does."""
         if not hasattr(self, "eyes"):
             return
-        found = {b.name: b for b in self.eyes.batches()}
+        found = {b.name: b for b in self.eyes.admin.batches()}
         assert found.keys() == self.model.batches.keys()
         for name, batch in self.model.batches.items():
             seen = found[name]
@@ -699,7 +699,7 @@ class QueueMachine(RuleBasedStateMachine):
         entry = self.model.tasks.get(task_id)
         if entry:
             self.see(answer, entry)
-            events = self.q.events(limit=1000, task_id=task_id)
+            events = self.q.admin.events(limit=1000, task_id=task_id)
             told = [(each.kind, each.attempt, each.detail) for each in events if each.attempt]
             assert told == entry.errors
             self.handed.append(answer)  # whoever looks at a task may act for its live delivery
@@ -848,7 +848,7 @@ class QueueMachine(RuleBasedStateMachine):
         """A seen key is free again."""
         self.model.free_seen(self.now)
         known = bool(self.model.seen.pop(key, None))
-        freed = self.call(twice, lambda: self.q.forget(key))
+        freed = self.call(twice, lambda: self.q.admin.forget(key))
         assert freed or twice or not known
 
     # Export and import
@@ -857,18 +857,18 @@ class QueueMachine(RuleBasedStateMachine):
     @rule()
     def comes_over(self) -> None:
         """An import into another queue gives the same export again, and the tasks of the model."""
-        lines = [*self.eyes.export()]
+        lines = [*self.eyes.admin.export()]
         name = self.eyes.queue_name.replace(self.name_prefix, f"{self.name_prefix}b", 1)
         with DPQ[Any](self.redis, name, clock=lambda: self.now) as other:
             try:
-                other.import_(lines)
-                differing = {*[*other.export()][1:-1]} ^ {*lines[1:-1]}
+                other.admin.import_(lines)
+                differing = {*[*other.admin.export()][1:-1]} ^ {*lines[1:-1]}
                 assert not differing, differing
                 assert (found := other.check()) == [], found
-                assert other.import_(lines).before == len(self.model.tasks)
+                assert other.admin.import_(lines).before == len(self.model.tasks)
                 self.see_all(other)
             finally:
-                other.drop()
+                other.admin.drop()
 
     def see_all(self, other: DPQ[Any]) -> None:
         """The other queue has each task, and its groups in order are held as they were."""
@@ -915,7 +915,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         if hasattr(self, "q"):
-            self.q.drop()
+            self.q.admin.drop()
             self.q.close()
             self.eyes.close()
             key = key_of(self.q.queue_name, "*")

@@ -16,7 +16,7 @@ from typing import Any
 
 from limit_model import Gate, Rules, named
 
-from dpq import Cost
+from dpq.types import Cost
 
 FREE, DELAYED, INVISIBLE, DEAD = "free", "delayed", "invisible", "dead"  # free: ready or waiting
 

@@ -135,7 +135,7 @@ CASES: list[Case] = [
     ("delay_group tilde", "member is", lambda q, v: q.delay_group("g", 1, member=v), ["~a"]),
     *labels("set_limit group", lambda q, v: q.set_limit(1, 1, group=v)),
     *labels("clear_limit group", lambda q, v: q.clear_limit(v)),
-    *labels("group", lambda q, v: q.group(v)),
+    *labels("group", lambda q, v: q.admin.group(v)),
     (
         "members",
         "members is .*: it must be a list of names",

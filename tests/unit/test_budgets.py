@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpq import Budget, ConfigurationError, RateLimited
+from dpq import ConfigurationError, RateLimited
+from dpq.types import Budget
 
 NOW = 1_730_221_000
 DATE = {"Date": "Tue, 29 Oct 2024 16:56:40 GMT"}  # NOW

@@ -178,7 +178,7 @@ def test_a_limit_is_told_before_the_next_pop(prefetch: int) -> None:
 def test_with_durability_no_pop_waits_for_acks(prefetch: int) -> None:
     """Acks that wait for a confirmation never travel with a pop."""
     queue = ScriptedQueue("q", tasks(5))
-    queue.durability = "replica"
+    queue.settings.durability = "replica"
     scene = Scene(queue, prefetch=prefetch)
     scene.work()
     assert not [sent for sent in scene.session.sent if {"ack", "pop"} <= {*sent}]

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from dpq import Health
 from dpq.cli._health_port import HealthSource
 from dpq.cli._processes import Child, Parent
+from dpq.types import Health
 from dpq.worker.pulse import Pulse
 
 GOOD = Health(live=True, ready=True)

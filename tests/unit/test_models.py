@@ -4,7 +4,8 @@ import pytest
 from kit.scripted import a_task
 from pydantic import ValidationError
 
-from dpq import DeadTask, Problem, QueueStats, Task
+from dpq import Task
+from dpq.types import DeadTask, Problem, QueueStats
 
 TASK = a_task({"a": [1]})
 MODELS = [

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import dpq
-from dpq import Problem
 from dpq.model.diagnosis import EXPLAINED, explain, server_problems
+from dpq.types import Problem
 
 PACKAGE = Path(dpq.__file__).parent
 DOCS = (PACKAGE.parent / "docs" / "operations.md").read_text(encoding="utf-8")

@@ -4,9 +4,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from dpq import LimitState, Quota, RateLimit
+from dpq import Quota, RateLimit
 from dpq.cli._render import limit_table
 from dpq.limits.states import QuotaState
+from dpq.types import LimitState
 from dpq.views.limits import spent, why
 
 MIDNIGHT = datetime(2026, 11, 25, tzinfo=UTC)

@@ -33,7 +33,7 @@ def test_a_program_of_another_language_pushes(program, server, queue_name, tmp_p
         DPQ.from_url(server.url, queue_name) as q,
         serving("--url", server.url, DPQ_PUSH_TOKEN=PUSH_TOKEN) as (address, _),
     ):
-        q.register()  # as a worker does
+        q.admin.register()  # as a worker does
         code = code.replace(SHOWN, address).replace("/queues/pages/", f"/queues/{queue_name}/")
         if program == "go":
             code_file = tmp_path / "push.go"
@@ -53,7 +53,7 @@ def test_a_program_of_another_language_pushes(program, server, queue_name, tmp_p
             assert task.id in done.stdout
         assert (task.key, task.group) == (program, "a.example")
         assert task.payload["url"].startswith("https://a.example/")
-        q.drop()
+        q.admin.drop()
 
 
 def test_the_token_for_pushes_does_nothing_else(server, queue_name):
@@ -63,8 +63,8 @@ def test_the_token_for_pushes_does_nothing_else(server, queue_name):
         DPQ.from_url(server.url, queue_name) as q,
         serving("--url", server.url, **variables) as (address, _),
     ):
-        q.register()
-        q.set_bounds(max_tasks=1)
+        q.admin.register()
+        q.admin.set_bounds(max_tasks=1)
         api = f"{address}api/queues/{queue_name}"
 
         def ask(path: str, token: str, method: str = "POST") -> str:
@@ -84,4 +84,4 @@ def test_the_token_for_pushes_does_nothing_else(server, queue_name):
         assert ask("/tasks", PUSH_TOKEN, "GET") == "401"
         assert ask("", PUSH_TOKEN, "GET") == "401"
         assert q.stats().pushed == 1
-        q.drop()
+        q.admin.drop()

@@ -66,9 +66,9 @@ def test_queue_groups_and_limits(change: Browser, q: DPQ) -> None:
     assert change.api(base)["paused_until_ms"]
     assert change.call(f"{base}:resume") == {"paused": False}
     change.call(f"{base}/groups/a~2Fb:close", {"seconds": 60})
-    assert not q.group("a/b").open
+    assert not q.admin.group("a/b").open
     change.call(f"{base}/groups/a~2Fb:open")
-    assert q.group("a/b").open
+    assert q.admin.group("a/b").open
     change.call(f"{base}/groups/a~2Fb:close", {"seconds": "soon"}, 400)
     windows = ["10/s", {"rate": 5000, "per": 3600, "burst": 9, "unit": "tokens"}]
     for scope, group in (("", None), ("/~2A", "*"), ("/a~2Fb", "a/b")):
@@ -76,21 +76,24 @@ def test_queue_groups_and_limits(change: Browser, q: DPQ) -> None:
         said = change.call(url, {"windows": windows, "concurrency": 3})
         assert said["group"] == group
         assert [each["rate"] for each in said["windows"]] == [10, 5000]
-        assert [s.concurrency for s in q.limits() if s.group == group] == [3]
+        assert [s.concurrency for s in q.admin.limits() if s.group == group] == [3]
         change.call(url, method="DELETE")
-        assert not [s for s in q.limits() if s.group == group and s.windows]
+        assert not [s for s in q.admin.limits() if s.group == group and s.windows]
     kinds = ["10/s,burst=4,reserve=2:7", "500/day@UTC,spread"]
     said = change.call(f"{base}/limits/g", {"windows": kinds, "members": ["a", "b"], "weight": 2})
     assert (said["weight"], [each["name"] for each in said["members"]]) == (2, ["a", "b"])
-    stands = q.group("g").rules
+    stands = q.admin.group("g").rules
     assert said["rules"] == stands
     late = {"windows": ["5/s"], "expected": "0|9 1000 1"}
     assert "changed meanwhile" in change.call(f"{base}/limits/g", late, 409)["error"]["message"]
     change.call(f"{base}/limits/g?expected=x", None, 409, "DELETE")
     change.call(f"{base}/limits/g", {"windows": ["5/s"], "expected": 7}, 400)
-    assert q.group("g").rules == stands
+    assert q.admin.group("g").rules == stands
     change.call(f"{base}/limits/g", late | {"expected": stands})
-    assert (q.events()[-1].before, q.events()[-1].by) == (stands, "testclient (dashboard)")
+    assert (q.admin.events()[-1].before, q.admin.events()[-1].by) == (
+        stands,
+        "testclient (dashboard)",
+    )
     for wrong in ([], ["often"], [{"rate": 1}], [{"rate": 1, "per": 1, "odd": 2}], [7]):
         change.call(f"{base}/limits", {"windows": wrong}, 400)
 

@@ -94,7 +94,7 @@ def test_named_queues_and_a_token(server: Server, live: DPQ, queue_name: str) ->
         assert "Traceback" not in rest
         assert f"pause queue='{other.queue_name}'" in rest
         assert TOKEN not in rest
-    other.drop()
+    other.admin.drop()
 
 
 @pytest.mark.parametrize(

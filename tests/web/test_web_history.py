@@ -26,14 +26,14 @@ def test_a_story_has_rates_and_percentiles_of_each_bin(q: DPQ, clock: Clock) -> 
         q.ack(q.pop().task)  # waited for 20 s
     remember(q)
     clock.advance(1)
-    told = story(q.history(7200), SPANS["1h"], clock.ms)
+    told = story(q.admin.history(7200), SPANS["1h"], clock.ms)
     assert told.totals == {"in": 3, "out": 3, "rate limited": 0, "dead": 0}
     flows, backlog, _, _, wait, run = told.charts
     assert flows.lines[0].values[-2:] == [pytest.approx(0.05), None]
     assert [value for value in backlog.lines[0].values if value is not None] == [0.0, 0.0]
     assert 10 < max(value or 0 for value in wait.lines[2].values) < 50  # p99: not the 3000 s
     assert [line.name for line in run.lines] == ["p50", "p95", "p99"]
-    empty = story(q.history(7200)[:1], SPANS["1h"], clock.ms)
+    empty = story(q.admin.history(7200)[:1], SPANS["1h"], clock.ms)
     assert empty.charts == []
     assert last_of([], [], [0.0, 1.0]) == [None]
 
@@ -50,7 +50,7 @@ def test_the_charts_of_a_page(
     for n in range(2):
         q.push(n)
         assert "No history of the last 1 h" in look.page(path)
-        assert len(q.history()) == n
+        assert len(q.admin.history()) == n
         change.page(path)
         clock.advance(61)
     assert "Rate limited in a minute" in look.page(f"{path}?span=no such span")

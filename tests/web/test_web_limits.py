@@ -115,15 +115,15 @@ def test_each_kind_is_filled_in_and_edited(change: Browser, q: DPQ, path: str, k
     before, edit, after = KINDS[kind]
     q.set_limit(group="wanted", **after)
     q.set_limit(group="g", **before)
-    stood = q.group("g").rules
+    stood = q.admin.group("g").rules
     fields = filled(change, path, "g")
     assert "stands like that already" in ask(change, path, **fields)
     html = ask(change, path, **fields | edit)
-    assert q.group("g").rules == stood
+    assert q.admin.group("g").rules == stood
     agree(change, path, html)
-    assert q.group("g").rules == q.group("wanted").rules
-    assert q.events()[-1].before == stood
-    assert q.events()[-1].by == "testclient (dashboard)"
+    assert q.admin.group("g").rules == q.admin.group("wanted").rules
+    assert q.admin.events()[-1].before == stood
+    assert q.admin.events()[-1].by == "testclient (dashboard)"
 
 
 def test_the_question_shows_both_sides(look: Browser, q: DPQ, path: str) -> None:
@@ -131,7 +131,7 @@ def test_the_question_shows_both_sides(look: Browser, q: DPQ, path: str) -> None
     q.set_limit(1, 1, group="a")
     q.set_limit(2, 1, group="*")
     q.push_many([Push(n, group="a") for n in range(401)])
-    before = q.limits(), q.events()
+    before = q.admin.limits(), q.admin.events()
     html = ask(look, path, group="a", **{"rate.0": "300/15m", "burst.0": "50", "concurrency": "3"})
     was, will_be = html.split("Will be")
     assert "Never more than 1 request in any 1 s." in was
@@ -149,7 +149,7 @@ def test_the_question_shows_both_sides(look: Browser, q: DPQ, path: str) -> None
         assert 'method="post"' not in page
         assert "On paper" in page
     assert "write a rate as" in ask(look, path, 400, group="a", **{"rate.0": "fast"})
-    assert (q.limits(), q.events()) == before
+    assert (q.admin.limits(), q.admin.events()) == before
 
 
 def test_a_change_meanwhile_is_refused(change: Browser, q: DPQ, path: str) -> None:
@@ -164,8 +164,8 @@ def test_a_change_meanwhile_is_refused(change: Browser, q: DPQ, path: str) -> No
     refused = agree(change, path, html, 409).text
     assert "Nothing was changed: somebody has changed this limit" in refused
     assert "<b>3/s</b>" in refused
-    assert q.group("g").windows == (RateLimit(3, 1),)
-    assert len(q.events()) == 2
+    assert q.admin.group("g").windows == (RateLimit(3, 1),)
+    assert len(q.admin.events()) == 2
     agree(change, path, refused)
-    assert q.group("g").windows == (RateLimit(5, 1),)
+    assert q.admin.group("g").windows == (RateLimit(5, 1),)
     agree(change, path, refused, 303)  # sent twice: it stands already

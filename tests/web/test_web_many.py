@@ -25,7 +25,7 @@ def twenty(q: DPQ) -> Iterator[list[DPQ[Any]]]:
         each.push("x", group=f"g{number}")
     yield queues
     for each in queues:
-        each.drop()
+        each.admin.drop()
 
 
 @pytest.fixture

@@ -100,7 +100,7 @@ def test_a_dashboard_that_only_shows_changes_nothing(
 ) -> None:
     """Without `write` each route that changes something is refused, whatever the form says."""
     ids = furnish(q)
-    before = {s: [t.id for t in q.peek(99, s)] for s in TaskState}, q.limits()
+    before = {s: [t.id for t in q.peek(99, s)] for s in TaskState}, q.admin.limits()
     url = filled(path, q).replace("/x", f"/{ids['ready']}")
     if url.endswith("/check"):
         return
@@ -136,7 +136,7 @@ def test_a_dashboard_that_only_shows_changes_nothing(
         answer = look.request(method, url, headers=headers, **body)
         as_form = "data" in body and url.startswith("/api/")
         assert answer.status_code == (415 if as_form else 403), answer.text
-    assert ({s: [t.id for t in q.peek(99, s)] for s in TaskState}, q.limits()) == before
+    assert ({s: [t.id for t in q.peek(99, s)] for s in TaskState}, q.admin.limits()) == before
 
 
 def test_rights_of_an_application(
@@ -158,7 +158,7 @@ def test_rights_of_an_application(
     assert [line.partition(" ")[0] for line in lines] == ["pause", "refused:", "refused:"]
     assert lines[1].startswith(f"refused: open queue={q.queue_name!r} group='a' user='ann")
     assert "\n" not in lines[1]
-    assert not any(state.windows for state in q.limits())
+    assert not any(state.windows for state in q.admin.limits())
     assert ("pause", q.queue_name) in asked
     assert ("open", q.queue_name) in asked
     html = site.page(path)

@@ -9,7 +9,8 @@ from kit.web import Browser, Open
 from redis import Redis
 from support import wait_for
 
-from dpq import DPQ, Push, Verdict, VerdictState
+from dpq import DPQ, Push
+from dpq.types import Verdict, VerdictState
 from dpq.verbs.workers import Doing
 from dpq.views.verdict import WORST_FIRST, worst_first
 
@@ -30,7 +31,7 @@ def second(redis: Redis, queue_name: str) -> Iterator[DPQ]:
     """Another queue."""
     with DPQ[Any](redis, f"{queue_name}-2") as queue:
         yield queue
-        queue.drop()
+        queue.admin.drop()
 
 
 def test_each_state_has_its_place() -> None:
@@ -81,7 +82,7 @@ def test_the_worst_stands_first(dashboard: Open, redis: Redis, queue_name: str) 
         assert only.split('id="queues"')[0].count('class="line"') == 1
     finally:
         for each in few:
-            each.drop()
+            each.admin.drop()
             each.close()
 
 
@@ -107,12 +108,12 @@ def test_a_lease_is_given_back_after_a_question(change: Browser, q: DPQ, path: s
     assert "may run twice" in asked.text
     assert q.stats().invisible == 3
     change.submit(f"{path}/tasks", 200, action="release", ids=other.id, sure=1)
-    assert [lease.id for lease in q.held()] == [one.id, two.id]
+    assert [lease.id for lease in q.admin.held()] == [one.id, two.id]
     asked = change.submit(f"{path}/workers/w1/release", 200, name="crawler<")
     assert "crawler&lt; holds" in asked.text
     assert q.stats().invisible == 2
     assert "2 done" in change.submit(f"{path}/workers/w1/release", 200, sure=1).text
-    assert (q.held(), q.get(one.id).attempt) == ([], 1)
+    assert (q.admin.held(), q.get(one.id).attempt) == ([], 1)
 
 
 def test_a_running_action_is_on_every_page(dashboard: Open, q: DPQ, path: str) -> None:
