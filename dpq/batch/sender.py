@@ -12,7 +12,7 @@ from dpq.batch.job import BatchJob
 from dpq.batch.progress import Progress
 from dpq.batch.reader import target, tokens_used
 from dpq.batch.results import Results, result_line
-from dpq.limits.headers import OVERLOADED
+from dpq.limits.answers import meaning_of
 
 if TYPE_CHECKING:
     import httpx
@@ -27,8 +27,6 @@ REFUSALS_AT_FIRST = 10
 """Answers in a row, before the first good one, that end a run: an address or a key is wrong."""
 
 CONNECT_SECONDS = 10.0
-NOT_ALLOWED = (401, 402)
-"""Statuses that no other line would escape: the key is wrong, or there is no money."""
 
 
 class Sender:
@@ -111,19 +109,17 @@ class Sender:
     def _refuse(self, status: int, headers: Mapping[str, str], text: str) -> NoReturn:
         """Say what becomes of a request that was not answered well."""
         said = self._shown(f"{status}: {text}")
-        spent = status == 429 and "insufficient_quota" in text
-        if status in NOT_ALLOWED or spent:
+        meaning = meaning_of(status, headers, text)
+        if meaning.about == "account":
             self._stop(f"the API refuses every request: {said}")
             raise Release
-        limited = RateLimited.from_headers(status, headers)
-        self._progress.refused(status, limited=limited is not None)
-        if limited:
+        limited = RateLimited.from_headers(status, headers, body=text)
+        self._progress.refused(status, limited=meaning.is_limit)
+        if isinstance(limited, RateLimited):
             raise limited
-        if status not in OVERLOADED:  # an overload says nothing of the address, or of the request
+        if meaning.about != "host":  # an overload says nothing of the address, or of the request
             self._count_bad(said)
-        if status >= 500 or status == 408:
-            raise Retry(reason=said)
-        raise Reject(said)
+        raise Retry(meaning.wait, said) if meaning.again else Reject(said)
 
     def _count_bad(self, said: str) -> None:
         """End the run if no request succeeds from its beginning on."""

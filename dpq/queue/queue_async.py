@@ -44,8 +44,8 @@ from dpq.queue.pauses_async import THROWN_AWAY, pause
 if TYPE_CHECKING:
     from dpq.explain.drain import Drain
     from dpq.explain.verdict import Verdict
+    from dpq.limits.answers import Headers
     from dpq.limits.budget import Budget
-    from dpq.limits.headers import Headers
     from dpq.limits.limits import Adaptive, RateLimit, Reserve
     from dpq.limits.quota import Quota
     from dpq.limits.states import LimitState
@@ -1345,7 +1345,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
         Raises:
             ConfigurationError: There is no answer or two, or the queue has another format.
 
-        Source: dpq/limits/headers.py has the headers; docs/design.md, "Budgets".
+        Source: dpq/limits/answers.py has the headers; docs/design.md, "Budgets".
         """
         from dpq.limits.budget import read_answer
 

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
+from dpq.limits.headers import DEFAULT_RETRY_AFTER, MAX_RETRY_AFTER
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dpq import ConfigurationError, RateLimited
-from dpq.limits.headers import DEFAULT_RETRY_AFTER, MAX_RETRY_AFTER
 
 DATE = {"Date": "Tue, 29 Oct 2024 16:56:40 GMT"}
 RFC_9110 = "https://www.rfc-editor.org/rfc/rfc9110"
