@@ -12,10 +12,10 @@ The seconds are read in this order of trust:
    `Retry-After-Ms`, `X-Ms-Retry-After-Ms`.
 2. The limits that are spent: less than one unit is left. The longest of their resets, over all of
    `RateLimit: "name";r=0;t=30`, the older `RateLimit: remaining=0, reset=30`, and every pair
-   `...-Remaining` and `...-Reset` whose name has "limit" in it, as `X-RateLimit-Remaining`,
-   `X-Rate-Limit-Reset`, `x-ratelimit-reset-tokens`, `anthropic-ratelimit-requests-reset`. Without
-   a `t` it is the window `w` of the same name in `RateLimit-Policy`. If no header names a reset,
-   it is the window that stands in the name: `x-ratelimit-remaining-req-minute`.
+   `...-Remaining` and `...-Reset` whose name has "limit" in it, as `X-Rate-Limit-Reset`,
+   `x-ratelimit-reset-tokens`, `anthropic-ratelimit-requests-reset`. Without a `t` it is the window
+   `w` of the same name in `RateLimit-Policy`; if no header names a reset, it is the window that
+   stands in the name, as in `x-ratelimit-remaining-req-minute`.
 3. The longest `...-Reset` of a limit that does not say how many units are left. If a limit has
    units left, it is ignored: it was not the one that was hit.
 4. The beginning of the body: `"retry_after": 3`, "Please try again in 6m0s".
@@ -31,11 +31,8 @@ from the clock of this machine. What cannot be read, or is no plausible time, co
 Nothing here raises, and any answer takes at most a few ms. `X-RateLimit-Global` and the like are
 not read: only the caller knows the part that a limit covers.
 
-No library reads these headers. Of the 65 answers in the tests that name a time, retryheader 1.0
-reads 23, ratelimit-headers 0.1 reads 20, the `Retry` of urllib3 2.8 reads 11, and http-sf 1.5 reads
-8. None reads the other 30: an epoch as Retry-After, draft 07, OpenAI's spans, and the headers of
-Anthropic, Reddit, Zendesk, Atlassian, Linear and others. urllib3 and ratelimit-headers read an HTTP
-date against the clock of this machine.
+No library reads these headers: of 65 answers that name a time, retryheader 1.0 reads 23,
+ratelimit-headers 0.1 reads 20, the `Retry` of urllib3 2.8 reads 11.
 
 Source: RFC 9110, 10.2.3 and 5.6.7; draft-ietf-httpapi-ratelimit-headers, versions 00 to 10; the
 documents of the hosts that tests/unit/test_answers.py names beside its cases.
@@ -302,20 +299,21 @@ def meaning_of(
         statuses: The limits that need no header, in place of 420, 429, and of those that do.
         least: Seconds to wait at least.
     """
+    if not isinstance(status, int):
+        return Meaning()
     is_limit = status in (LIMITS if statuses is None else statuses)
-    if not isinstance(status, int) or (status < 400 and not is_limit):
+    if status < 400 and not is_limit:
         return Meaning()
     fields, text = _read(headers), _beginning(body)
-    now, limits = _now(fields), _limits(fields)
-    may_be = status == 403 or (statuses is None and status in OVERLOADED)
+    limits = _limits(fields)
+    may_be = is_limit or status == 403 or (statuses is None and status in OVERLOADED)
     may_pass = status >= 500 or status in AGAIN
-    spent = [limit.wait for limit in limits if limit.is_spent] if is_limit or may_be else []
-    resets = [limit.wait for limit in limits if limit.left is None and (is_limit or may_pass)]
+    spent = [limit.wait for limit in limits if limit.is_spent] if may_be else []
     named = _first(
-        _asked(fields, now),
+        _asked(fields, _now(fields)),
         longest(spent),
-        longest(resets) if is_limit or may_be else None,
-        _in_body(text) if is_limit or may_be or may_pass else None,
+        longest(limit.wait for limit in limits if limit.left is None and may_be and status != 403),
+        _in_body(text) if may_be or may_pass else None,
     )
     hit = is_limit or (may_be and (bool(spent) or named is not None))
     told = _SAID.search(text)
@@ -323,20 +321,16 @@ def meaning_of(
     should = {value.lower() for value in fields["x-should-retry"]}
     if "true" in should or "false" in should:  # the libraries of OpenAI and Anthropic obey it first
         again = "true" in should
-    elif told:
-        again = about == "account" and is_limit
+        about = about if again or about == "account" else "request"
     else:
-        again = hit or may_pass or named is not None
+        again = about == "account" and is_limit if told else hit or may_pass or named is not None
     said = bool(told or should)
-    if not again:
-        return Meaning(about, said=said)
-    if named is None and hit:
+    if hit and named is None:
         named = min(_windows(fields).values(), default=None)
-        if named is None:
-            return Meaning(about, True, max(DEFAULT_RETRY_AFTER, least), True, said)
-    if named is not None and named < least:
-        return Meaning(about, True, least, True, said)
-    return Meaning(about, True, None if named is None else min(named, MAX_RETRY_AFTER), False, said)
+    if not again or not (hit or named is not None):
+        return Meaning(about, again, said=said)
+    wait = DEFAULT_RETRY_AFTER if named is None else min(named, MAX_RETRY_AFTER)
+    return Meaning(about, True, max(wait, least), named is None or named < least, said)
 
 
 _WHOM: dict[int, About] = {

@@ -136,10 +136,11 @@ class EndLog:
     def _rate_limited(self, queue: str, task: Task[Any], error: RateLimited) -> None:
         seconds, scope, status = error.retry_after, error.scope, error.status
         limit = f"a rate limit ({status})" if status else "a rate limit"
+        more = " or more" if error.guessed else ""  # the server knows how often it was in vain
         details = {"scope": scope, "seconds": seconds, "status": status}
         log.info(
-            "%s: task %s met %s: again in %g s",
-            *(queue, in_words(task, self._name(task)), limit, round(seconds, 3)),
+            "%s: task %s met %s: again in %g s%s",
+            *(queue, in_words(task, self._name(task)), limit, round(seconds, 3), more),
             extra=about(
                 "rate_limited", self._worker, queue, task, task=self._name(task), **details
             ),
@@ -161,9 +162,9 @@ class EndLog:
         self._closed[queue, closed] = now + seconds
         until = datetime.now(UTC) + timedelta(seconds=seconds)
         log.info(
-            "%s: %s is closed for %g s, until %s: %s",
+            "%s: %s is closed for %g s%s, until %s: %s",
             *(queue, closed),
-            *(round(seconds, 3), f"{until:%Y-%m-%d %H:%M:%S}Z", limit),
+            *(round(seconds, 3), more, f"{until:%Y-%m-%d %H:%M:%S}Z", limit),
             extra=fields(
                 "closed",
                 worker=self._worker,

@@ -434,7 +434,7 @@ class DPQ(QueueLife[P]):
 
     @overload
     def lease(
-        self, timeout: None, visibility: float | None = None
+        self, timeout: None, visibility: float | None = None, *, from_errors: bool = True
     ) -> AbstractContextManager[Task[P]]: ...
     @overload
     def lease(
@@ -444,6 +444,7 @@ class DPQ(QueueLife[P]):
         *,
         id: str | None = None,
         force: bool = False,
+        from_errors: bool = True,
     ) -> AbstractContextManager[Task[P] | None]: ...
     @contextmanager
     def lease(
@@ -453,15 +454,17 @@ class DPQ(QueueLife[P]):
         *,
         id: str | None = None,
         force: bool = False,
+        from_errors: bool = True,
     ) -> Iterator[Any]:
         """Pop a task for the body of a `with`, and end its delivery after the body.
 
         If the body ends without an error, the task is acked. A signal (`RateLimited`, `Release`,
-        `Retry`, `Reject`) does what it says, and is not raised further. Any other error fails the
-        task, and is raised. KeyboardInterrupt, SystemExit and a cancellation release it. While the
+        `Retry`, `Reject`) does what it says, and is not raised further; so does the error of an
+        HTTP client whose answer says so, as a 429 (`from_errors`). Any other error fails the task,
+        and is raised. KeyboardInterrupt, SystemExit and a cancellation release it. While the
         body runs, the lease is extended at a third of its time. If the body ends the delivery
         itself (`ack`, `fail`, `bury`, `release`, `set_visibility`, `rate_limited`), nothing more
-        happens to it. All arguments are those of `pop`.
+        happens to it. All other arguments are those of `pop`.
 
         Yields:
             The task, or None when there is nothing to do.
@@ -482,7 +485,7 @@ class DPQ(QueueLife[P]):
             except THROWN_AWAY:
                 raise
             except BaseException as raised:
-                error = signal_of(raised)
+                error = signal_of(raised, from_errors=from_errors)
                 self._end_lease(task, error)
                 if not isinstance(error, Signal):
                     raise

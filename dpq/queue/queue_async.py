@@ -433,7 +433,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
 
     @overload
     def lease(
-        self, timeout: None, visibility: float | None = None
+        self, timeout: None, visibility: float | None = None, *, from_errors: bool = True
     ) -> AbstractAsyncContextManager[Task[P]]: ...
     @overload
     def lease(
@@ -443,6 +443,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
         *,
         id: str | None = None,
         force: bool = False,
+        from_errors: bool = True,
     ) -> AbstractAsyncContextManager[Task[P] | None]: ...
     @asynccontextmanager
     async def lease(
@@ -452,15 +453,17 @@ class AsyncDPQ(AsyncQueueLife[P]):
         *,
         id: str | None = None,
         force: bool = False,
+        from_errors: bool = True,
     ) -> AsyncIterator[Any]:
         """Pop a task for the body of a `with`, and end its delivery after the body.
 
         If the body ends without an error, the task is acked. A signal (`RateLimited`, `Release`,
-        `Retry`, `Reject`) does what it says, and is not raised further. Any other error fails the
-        task, and is raised. KeyboardInterrupt, SystemExit and a cancellation release it. While the
+        `Retry`, `Reject`) does what it says, and is not raised further; so does the error of an
+        HTTP client whose answer says so, as a 429 (`from_errors`). Any other error fails the task,
+        and is raised. KeyboardInterrupt, SystemExit and a cancellation release it. While the
         body runs, the lease is extended at a third of its time. If the body ends the delivery
         itself (`ack`, `fail`, `bury`, `release`, `set_visibility`, `rate_limited`), nothing more
-        happens to it. All arguments are those of `pop`.
+        happens to it. All other arguments are those of `pop`.
 
         Yields:
             The task, or None when there is nothing to do.
@@ -481,7 +484,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
             except THROWN_AWAY:
                 raise
             except BaseException as raised:
-                error = signal_of(raised)
+                error = signal_of(raised, from_errors=from_errors)
                 await self._end_lease(task, error)
                 if not isinstance(error, Signal):
                     raise
