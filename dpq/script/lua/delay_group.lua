@@ -33,7 +33,7 @@ else
   end
 end
 if ms == 0 and (gate.opens > 0 or gate.probe == 'p') then
-  gate.opens, gate.why, gate.changed, gate.row = 0, '-', true, 0
+  gate.opens, gate.why, gate.changed = 0, '-', true
   gate.probe = gate.probe == 'p' and '-' or gate.probe
 end
 for _, window in ipairs(gate) do -- the closing by a 429 ends, and so do the units that it added

@@ -14,7 +14,7 @@ local function end_probe(gate, over, lapsed)
   gate.out = false
   if over[gate.probe] then
     local again = lapsed or gate.why == 'l' and gate.opens > 0 -- another delivery has met a 429 meanwhile
-    gate.probe, gate.changed, gate.row = again and 'p' or '-', true, again and gate.row or 0
+    gate.probe, gate.changed = again and 'p' or '-', true
     if again and gate.why ~= 'l' then -- the end of a 429's closing stays: the windows owe from there
       gate.opens = math.max(gate.opens, now) -- prune counts from this time
     end

@@ -63,14 +63,16 @@ local function lower(gate, rules)
   slow_down(gate, 1, gate.rate)
 end
 
--- Returns the ms of a closing for which the host has named no time. The jitter keeps several groups apart.
-local function guess(gate, ms)
-  return gate.row > 0 and math.min(ms * 2 ^ gate.row, MOST_GUESS_MS) * (1 - now % 128 / 1024) or ms
+-- Counts the closings in a row, and returns how long this one is if the host has named no time. The jitter keeps
+-- groups apart that were closed together.
+local function guess(gate, ms, was_probe)
+  gate.row = was_probe and gate.row + 1 or gate.probe ~= '-' and gate.row or 0
+  return was_probe and math.min(ms * 2 ^ gate.row, MOST_GUESS_MS) * (1 - now % 128 / 1024) or ms
 end
 
 local function meet(gate, ms, granted, counts, was_probe, status, id)
-  gate.row = was_probe and gate.row + 1 or gate.row
-  ms = ms < 0 and guess(gate, -ms) or ms
+  local guessed = guess(gate, -ms, was_probe)
+  ms = ms < 0 and guessed or ms
   local rules, by_hand, before = gate.rules, gate.why == 'h' and gate.opens >= UNTIL_OPENED, gate.rate
   local opens = by_hand and now + ms or math.max(gate.opens, now + ms)
   if instant < gate.since then -- `since` is the end of the closing that has lowered the rate
