@@ -1,4 +1,4 @@
-"""What an answer of a host means: whom it is about, when to come again, and what is left.
+"""The meaning of a host's answer: whom it is about, when to come again, and what is left.
 
 `RateLimited.from_response`, the transports, `dpq run`, the Scrapy scheduler and the workers ask
 it; nothing else reads a header. What a vendor alone does stands in a table, with its source.
@@ -87,8 +87,8 @@ _MAX_CHARACTERS = 1000  # characters of a name or a value; a longer header count
 _MAX_TEXT = 4000  # characters of all headers that are read; hosts send a few hundred
 
 About = Literal["", "request", "resource", "account", "host"]
-"""Whom a refusal is about: nobody (a good answer), this request alone, the model or the resource
-that it asked for, the account or its key, or the host."""
+"""The part that a refusal is about: none (a good answer), this request alone, the model or the
+resource that it asked for, the account or its key, or the host."""
 
 
 # What vendors do alike, as far as it is no common form
@@ -105,6 +105,9 @@ ACCOUNT = (401, 402)
 
 AGAIN = (408, 425)
 """The statuses below 500 after which the same request may succeed."""
+
+FINAL = (400, 404, 405, 410, 413, 414, 415, 422)
+"""The statuses of a request that is wrong in itself: RFC 9110, 15.5."""
 
 SAID: dict[str, About] = {
     # https://platform.openai.com/docs/guides/error-codes
@@ -141,6 +144,16 @@ SAID: dict[str, About] = {
 }
 """Codes and texts of a failure's body, in lower case, that say whom it is about. No other try of
 the same request helps, but a 429 about the account is waited for: somebody may pay."""
+
+LIMIT_IN_BODY: dict[str, float] = {
+    # https://docs.github.com/en/rest/using-the-rest-api/rate-limits-for-the-rest-api: a minute
+    "secondary rate limit": 60.0,
+    # https://developers.google.com/workspace/drive/api/guides/handle-errors
+    "ratelimitexceeded": DEFAULT_RETRY_AFTER,
+    # https://docs.aws.amazon.com/general/latest/gr/api-retries.html
+    "throttlingexception": DEFAULT_RETRY_AFTER,
+}
+"""Texts, in lower case, that make a 400 or a 403 a limit, and the seconds if it names none."""
 
 IN_BODY = (
     # Discord, Telegram, Matrix, Google's RetryInfo, monday.com: seconds, a span, or with its unit
@@ -268,14 +281,14 @@ class Meaning(NamedTuple):
         again: The same request may succeed later.
         wait: Seconds until it is worth trying again, up to `MAX_RETRY_AFTER`; None if not said.
         guessed: Nobody has named `wait`: it grows with each refusal in a row.
-        said: The host itself says whether to try again, and not its status alone.
+        final: No other try of this request can succeed, wherever and whenever.
     """
 
     about: About = ""
     again: bool = False
     wait: float | None = None
     guessed: bool = False
-    said: bool = False
+    final: bool = False
 
     @property
     def is_limit(self) -> bool:
@@ -305,6 +318,8 @@ def meaning_of(
     if status < 400 and not is_limit:
         return Meaning()
     fields, text = _read(headers), _beginning(body)
+    usual = [LIMIT_IN_BODY[said] for said in LIMIT_IN_BODY if status in (400, 403) and said in text]
+    is_limit = is_limit or bool(usual)
     limits = _limits(fields)
     may_be = is_limit or status == 403 or (statuses is None and status in OVERLOADED)
     may_pass = status >= 500 or status in AGAIN
@@ -324,13 +339,13 @@ def meaning_of(
         about = about if again or about == "account" else "request"
     else:
         again = about == "account" and is_limit if told else hit or may_pass or named is not None
-    said = bool(told or should)
     if hit and named is None:
         named = min(_windows(fields).values(), default=None)
     if not again or not (hit or named is not None):
-        return Meaning(about, again, said=said)
-    wait = DEFAULT_RETRY_AFTER if named is None else min(named, MAX_RETRY_AFTER)
-    return Meaning(about, True, max(wait, least), named is None or named < least, said)
+        final = about == "request" and not again and bool(told or should or status in FINAL)
+        return Meaning(about, again, final=final)
+    wait = min(named, MAX_RETRY_AFTER) if named is not None else max([*usual, DEFAULT_RETRY_AFTER])
+    return Meaning(about, True, max(wait, least), named is None or named < least)
 
 
 _WHOM: dict[int, About] = {
@@ -399,16 +414,15 @@ def _read(headers: Headers) -> _Fields:
         items = getattr(headers, "items", None)
         pairs: Any = items() if callable(items) else headers
         for name, value in islice(_pairs(islice(pairs, _MAX_HEADERS)), _MAX_HEADERS):
-            known = name == "date" or name in FORMS or name == "x-should-retry"
-            if len(name) + len(value) <= room and (
-                known or "limit" in name or "retry-after" in name
-            ):
-                room -= len(name) + len(value)
+            size = len(name) + len(value)
+            says = name in ("date", "x-should-retry") or name in FORMS
+            says = says or "limit" in name or "retry-after" in name
+            if says and size <= room:
+                room -= size
                 fields[name].append(value)
-                numbers = _NUMBER.findall(value) if name in FORMS else []
                 with suppress(IndexError):  # fewer numbers than the form has
-                    for form in FORMS[name].split(",") if numbers else ():
-                        common, _, said = form.format(*numbers).partition("=")
+                    for form in FORMS[name].split(",") if name in FORMS else ():
+                        common, _, said = form.format(*_NUMBER.findall(value)).partition("=")
                         fields[common].append(said)
     return fields
 

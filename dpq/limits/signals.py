@@ -267,7 +267,7 @@ def _signal_in(error: BaseException) -> Signal | None:
         status, headers, body = parts_of(error if response is None else response)
         meaning = meaning_of(status, headers, body)
         signal: Signal | None = RateLimited._of(meaning, status, "member")
-        if meaning.said and not meaning.again and meaning.about == "request":
+        if meaning.final:
             signal = Reject(error_line(error))
     except Exception:  # it is no answer
         return None

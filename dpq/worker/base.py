@@ -114,8 +114,8 @@ class WorkerBase(Generic[Q]):
                 once, and the task takes its own backoff. It must be quick, and no coroutine.
             from_errors: Read the answer in an error of an HTTP client, as requests, httpx, aiohttp
                 and the libraries of LLM vendors raise them: a 429 is a `RateLimited`, a 500 with a
-                `Retry-After` comes back then, and what the host calls final is a `Reject`. False
-                counts each as a failed attempt.
+                `Retry-After` comes back then, and a 404 or a 422 is a `Reject`. False counts each
+                as a failed attempt.
             grace: Seconds that running handlers have to finish after `stop`, from 0 to 10 years;
                 then their tasks are given back, uncounted.
             name: The name that `dpq workers` shows; None makes one of host and process.

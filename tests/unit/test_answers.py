@@ -249,7 +249,7 @@ never again | 429 | request -! | OPENAI_LIBRARY
   x-should-retry: false
 never again after a 500 | 500 | request -! | OPENAI_LIBRARY
   x-should-retry: false
-again, whatever the status is | 400 | request -! | OPENAI_LIBRARY
+again, whatever the status is | 400 | request - | OPENAI_LIBRARY
   x-should-retry: true
 
 # Times as people write them
@@ -298,25 +298,29 @@ a model that loads | 503 | host 20 | https://huggingface.co/docs/inference-provi
 a header is believed first | 429 | resource 2 | OURS
   Retry-After: 2
   < {"retry_after": 60}
-no time of a request that is wrong | 400 | request - | OURS
+no time of a request that is wrong | 400 | request -! | OURS
   < {"error": "Please try again in 5 minutes"}
 no time in a page | 429 | resource 5? | OURS
   < <html>Too many requests. Please try again later.</html>
+GitHub secondary, no time | 403 | resource 60? | GITHUB
+  < {"message": "You have exceeded a secondary rate limit. Please wait a few minutes."}
+Google, a 403 | 403 | resource 5? | https://developers.google.com/workspace/drive/api/guides/handle-errors
+  < {"error": {"errors": [{"domain": "usageLimits", "reason": "userRateLimitExceeded"}]}}
 
 # Whom a body is about
 larger than the limit | 429 | request -! | OPENAI
   x-ratelimit-remaining-tokens: 29999
   x-ratelimit-reset-tokens: 0s
   < {"error": {"message": "Request too large for m: Limit 30000, Requested 45000."}}
-no money | 429 | account 5?! | OPENAI
+no money | 429 | account 5? | OPENAI
   < {"error": {"type": "insufficient_quota", "code": "insufficient_quota"}}
-not active | 429 | account 5?! | OPENAI
+not active | 429 | account 5? | OPENAI
   < {"error": {"message": "Your account is not active.", "code": "billing_not_active"}}
-no credit | 400 | account -! | ANTHROPIC
+no credit | 400 | account - | ANTHROPIC
   < {"error": {"message": "Your credit balance is too low to access the Anthropic API."}}
-a key's limit | 403 | account -! | https://openrouter.ai/docs/api-reference/limits
+a key's limit | 403 | account - | https://openrouter.ai/docs/api-reference/limits
   < {"error": {"message": "Key limit exceeded (total limit).", "code": 403}}
-a model that is gone | 404 | resource -! | OPENAI
+a model that is gone | 404 | resource - | OPENAI
   < {"error": {"message": "The model `m` has been deprecated", "code": "model_not_found"}}
 
 # What is left
@@ -480,7 +484,7 @@ nothing, left | 200 | nobody - | OURS
 """
 """Each: its name, the status, what it means, and the source; then its headers, its body behind "<",
 and behind "=" each budget: its unit, what is left, the seconds, and the rest as far as it is said.
-A meaning is whom it is about and the seconds; "?" is a guess, "!" what the host itself says."""
+A meaning is whom it is about and the seconds; "?" is a guess, "!" is final."""
 
 HOSTILE = {
     "-1": 5,
@@ -542,7 +546,7 @@ CASES = list(read(ANSWERS))
 def in_short(meaning: Meaning) -> str:
     """A meaning as the table writes it."""
     wait = "-" if meaning.wait is None else f"{meaning.wait:g}"
-    return f"{meaning.about or 'nobody'} {wait}{'?' * meaning.guessed}{'!' * meaning.said}"
+    return f"{meaning.about or 'nobody'} {wait}{'?' * meaning.guessed}{'!' * meaning.final}"
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -650,7 +654,8 @@ ERRORS = {
     "final": (of_httpx(429, headers={"x-should-retry": "false"}), Reject, None),
     "too large": (of_httpx(429, json={"error": "Request too large"}), Reject, None),
     "a failure": (of_httpx(500), httpx.HTTPStatusError, None),
-    "not found": (of_httpx(404), httpx.HTTPStatusError, None),
+    "not found": (of_httpx(404), Reject, None),
+    "forbidden": (of_httpx(403), httpx.HTTPStatusError, None),
     "a wrong key": (of_httpx(401), httpx.HTTPStatusError, None),
     "another error": (ValueError("no"), ValueError, None),
     "a signal": (Retry(9), Retry, 9),

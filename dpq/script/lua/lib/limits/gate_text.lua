@@ -7,8 +7,8 @@
 -- The tokens begin with a capital letter. H, D, W and M and a unit: what a quota has counted. O and a unit: a budget
 -- that a host has told (meters). E and a unit: spent values (estimate). B: what acquire has booked. L: when a member of
 -- a pool was granted last. P: when the last permit that has taught by a 429 was granted. Z: when the gate began anew
--- (reset). N: the closings in a row. T: what is left of a turn. G and a window: the units that the window has granted. R: the 429s of the group's
--- tasks.
+-- (reset). T: what is left of a turn. G and a window: the units that the window has granted. R: the 429s of the group's
+-- tasks. N: the closings in a row.
 local COUNTED = '^%d+:%d+:%d+:%d+$'
 local SOUND = { H = COUNTED, D = COUNTED, W = COUNTED, M = COUNTED, B = '^[%d.]+:[%d.]+:[%d.]+:[%d.]+:[%d.]+$',
   E = '^[:%d]+$', L = '^%d[%d.]*$', G = '^%d+$', N = '^%d+$', R = '^%d+$',
