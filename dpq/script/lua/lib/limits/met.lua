@@ -2,8 +2,8 @@
 -- Needs: now, pace, debt, until_opened, open_or_close, mark, event
 -- Gives: meet(gate, ms, granted, counts, was_probe, status, id), which closes the gate for `ms`; if that is below 0,
 --        for -ms, and longer with each probe in a row that is refused. `granted` is when the request was granted, ms;
---        `id` is that of its task, or nil. If the 429 `counts`, it teaches the gate a slack or a rate. A closing by hand without an end stays as it is. The caller must call admit (place)
---        afterwards;
+--        `id` is that of its task, or nil. If the 429 `counts`, it teaches the gate a slack or a rate. A closing by
+--        hand without an end stays as it is. The caller must call admit (place) afterwards;
 --        named(status, detail), the detail of an event `rate_limited`, behind the status. A status of nil is a 429.
 local MOST_GUESS_MS = 300000
 
