@@ -64,7 +64,7 @@ class Middleware:
             RedisError: The limiter is away, and `when_away` is "raise". Nothing was sent.
         """
         exchange: AsyncExchange[ClientRequest] = AsyncExchange(self._queue, self._options)
-        await exchange.take(request, request.url.host)
+        await exchange.take(request, request.url.raw_host)
         setattr(request, PERMIT, exchange.permit)
         response = await exchange.send(request, lambda: handler(request), _close)
         setattr(response, PERMIT, exchange.permit)

@@ -3,16 +3,17 @@
 
     client = httpx2.Client(transport=dpq.httpx2.Transport(q))
     client = httpx2.AsyncClient(transport=dpq.httpx2.AsyncTransport(aq))
+    client = dpq.httpx2.limited(httpx2.Client(proxy="http://proxy:8080"), q)
 
 A redirect is another request, so it takes a unit of its own. Retries are the caller's: a 429 is
 reported to the queue, and returned as it is. The permit stands in the extensions of the request
 and of its response, as `dpq_permit`. `http/httpx_like` has what httpx and httpx2 share.
 """
 
-from typing import Any, Unpack
+from typing import Any, TypeVar, Unpack
 
-from dpq.http.httpx_like import Body, TransportBase
-from dpq.http.httpx_like_async import AsyncBody, AsyncTransportBase
+from dpq.http.httpx_like import Body, Routes, TransportBase
+from dpq.http.httpx_like_async import AsyncBody, AsyncRoutes, AsyncTransportBase
 from dpq.http.wire import Group, Options, TransportOptions, missing_extra
 from dpq.limits.usage import Answer, anthropic_usage, openai_usage
 from dpq.queue.permits import Permit
@@ -31,8 +32,12 @@ __all__ = [
     "Transport",
     "TransportOptions",
     "anthropic_usage",
+    "limited",
     "openai_usage",
 ]
+
+C = TypeVar("C", httpx2.Client, httpx2.AsyncClient)
+"""The type of a client."""
 
 
 class _Stream(Body, httpx2.SyncByteStream):
@@ -60,15 +65,16 @@ class Transport(TransportBase, httpx2.BaseTransport):
             queue: The queue whose limits hold.
             group: The group of a request: a name, or a function of the request; None takes its
                 host. A name that no group may have is shortened, with a hash.
-            transport: The transport that sends; None makes an `httpx2.HTTPTransport` without
-                retries, since those would take no unit.
+            transport: The transport that sends; None sends as a plain `httpx2.Client()` does, so
+                through the proxies of the environment. It must not retry: retries take no unit.
+                If the client itself has a proxy or mounts, take `limited`: it sends past this.
             options: Those of all transports: `cost`, `timeout`, `priority`, `member`, `prepare`,
                 `spent`, `when_away`. `TransportOptions` describes them.
 
         Raises:
             ConfigurationError: An argument is out of its bounds.
         """
-        inner = httpx2.HTTPTransport() if transport is None else transport
+        inner = Routes(httpx2.Client()) if transport is None else transport
         super().__init__(queue, Options(group, **options), inner, _Stream)
 
 
@@ -84,5 +90,30 @@ class AsyncTransport(AsyncTransportBase, httpx2.AsyncBaseTransport):
         **options: Unpack[TransportOptions[httpx2.Request, AsyncPermit]],
     ) -> None:
         """Wrap a transport; the arguments are those of `Transport`."""
-        inner = httpx2.AsyncHTTPTransport() if transport is None else transport
+        inner = AsyncRoutes(httpx2.AsyncClient()) if transport is None else transport
         super().__init__(queue, Options(group, **options), inner, _AsyncStream)
+
+
+def limited(client: C, queue: Any, group: Group[httpx2.Request] = None, **options: Any) -> C:
+    """Put a queue's limits before all transports of a client: those of its proxies and mounts, too.
+
+    Args:
+        client: The client, of any settings (`proxy`, `mounts`, `verify`, `http2`). It is changed.
+        queue: A DPQ for a Client, an AsyncDPQ for an AsyncClient.
+        group: As of `Transport`.
+        options: As of `Transport`.
+
+    Returns:
+        The client.
+
+    Raises:
+        ConfigurationError: An argument is out of its bounds.
+    """
+    kind: Any = Transport if isinstance(client, httpx2.Client) else AsyncTransport
+
+    def limit(inner: Any) -> Any:
+        return inner and kind(queue, group, transport=inner, **options)
+
+    client._transport = limit(client._transport)
+    client._mounts = {pattern: limit(inner) for pattern, inner in client._mounts.items()}
+    return client

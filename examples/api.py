@@ -22,7 +22,7 @@ from fastapi import FastAPI, Query, Request, Response
 from httpx import AsyncClient
 from pydantic import BaseModel, HttpUrl
 
-from dpq import RateLimited, Task
+from dpq import Task
 from dpq.fastapi import WebQueue
 
 pages = WebQueue(os.environ.get("DPQ_URL", "embedded:./pages"), "pages")
@@ -36,8 +36,6 @@ class Page(BaseModel):
 
 async def fetch(http: AsyncClient, task: Task[dict[str, str]]) -> int:
     response = await http.get(task.payload["url"])
-    if limited := RateLimited.from_response(response):
-        raise limited
     print(response.raise_for_status().url, flush=True)
     return len(response.content)
 

@@ -44,7 +44,7 @@ def queue(url: str, pages: list[str], part: int, directory: str) -> None:
     """Push the whole list, in each process: the keys keep one task for each page. Then work."""
     import httpx
 
-    from dpq import DPQ, Push, RateLimited, Task, Worker
+    from dpq import DPQ, Push, Task, Worker
 
     client = httpx.Client(timeout=20, trust_env=False)
     q = DPQ.from_url(f"embedded:{directory}", "pages", default_visibility=5)
@@ -53,8 +53,6 @@ def queue(url: str, pages: list[str], part: int, directory: str) -> None:
 
     def fetch(task: Task) -> None:
         response = client.get(url + task.payload["page"])
-        if limited := RateLimited.from_response(response):
-            raise limited
         response.raise_for_status()
 
     Worker(q, fetch, name=f"process {part}").drain()

@@ -14,17 +14,15 @@ from functools import partial
 from _small_site import small_site
 from httpx import AsyncClient
 
-from dpq import AsyncDPQ, AsyncWorker, Context, Push, RateLimited, Reject, Task
+from dpq import AsyncDPQ, AsyncWorker, Context, Push, Task
 
 
 async def fetch(http: AsyncClient, task: Task[dict[str, str]]) -> None:
     response = await http.get(task.payload["url"])
     print(f"{response.status_code} {response.url}, priority {task.priority}", flush=True)
-    if limited := RateLimited.from_response(response):
-        raise limited  # back in its place, uncounted; nobody asks this host meanwhile
-    if response.is_client_error:
-        raise Reject(f"{response.status_code} {response.reason_phrase}")  # to the dead letters
-    response.raise_for_status()  # any other error is a failed attempt: again, after a while
+    # After a 429 the task is back in its place, uncounted, and nobody asks this host meanwhile. A
+    # 404 is a dead letter. Any other error is a failed attempt: again, after a while.
+    response.raise_for_status()
 
 
 def complain(context: Context, error: BaseException) -> None:

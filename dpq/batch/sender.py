@@ -11,10 +11,9 @@ from dpq import AsyncDPQ, Context, RateLimited, Reject, Release, Retry, Task
 from dpq.batch.job import BatchJob
 from dpq.batch.progress import Progress
 from dpq.batch.reader import target
-from dpq.batch.refusals import refuses
 from dpq.batch.results import MAX_RESULT_BYTES, Results, result_line
 from dpq.batch.tokens import tokens_used
-from dpq.limits.headers import OVERLOADED
+from dpq.limits.answers import meaning_of
 from dpq.model.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -31,8 +30,6 @@ BAD_IN_A_ROW = 10
 one any failure counts; then only dead letters do, so that a run outlasts an outage of its API."""
 
 CONNECT_SECONDS = 10.0
-AGAIN = (408, 409, 420, 425, 498)
-"""Statuses below 500 of a request that may succeed later; 498 is Groq's, of its flexible tier."""
 
 
 class Sender:
@@ -125,23 +122,24 @@ class Sender:
     ) -> NoReturn:
         """Say what becomes of a request that was not answered well."""
         said = self._shown(f"{status}: {text}")
-        refused = refuses(status, text)
-        if refused == "account" or (refused and not self._good_models - {_model(task)}):
+        meaning = meaning_of(status, headers, text)
+        gone = meaning.about == "resource" and not meaning.again
+        if meaning.about == "account" or (gone and not self._good_models - {_model(task)}):
             self._stop(f"the API refuses every request: {said}")
             raise Release
-        limited = RateLimited.from_headers(status, headers)
-        if limited is None and status < 500 and status not in AGAIN:
+        if not meaning.again:
             self._give_up(status, said)
-        self._progress.refused(status, limited=limited is not None)
-        if limited or status in OVERLOADED:  # that says nothing of the address, or of the request
-            self.trouble = said
+        self._progress.refused(status, limited=meaning.is_limit)
+        limited = RateLimited.from_headers(status, headers, body=text)
+        if isinstance(limited, RateLimited) or meaning.about == "host":
+            self.trouble = said  # that says nothing of the address, or of the request
             raise limited or Retry(reason=said)
-        self._try_again(task, said)
+        self._try_again(task, said, meaning.wait)
 
-    def _try_again(self, task: Task[Any], said: str) -> NoReturn:
+    def _try_again(self, task: Task[Any], said: str, wait: float | None = None) -> NoReturn:
         """Let a request that has failed come again, if it has attempts left."""
         self._count_bad(said, dies=task.attempt >= task.max_attempts)
-        raise Retry(reason=said)
+        raise Retry(wait, said)
 
     def _give_up(self, status: int, said: str, *, paid: bool = False) -> NoReturn:
         """Make a dead letter of a request; if the run has ended itself, only of a paid one."""

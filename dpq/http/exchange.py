@@ -4,7 +4,8 @@
 The transports for HTTP clients call it. All of them do the same:
 
     take(request, host)    wait for a permit; the limiter may refuse, or be away
-    send(...)              send the request, then report the answer
+    send(...)              send the request, then report the answer; of a limit that names no time
+                           in its headers, the report waits for the body, which may name one
     hear(part)             read each part of the body, as the caller reads it
     end()                  the body has ended: report what was spent, end the permit
 
@@ -19,8 +20,8 @@ from typing import Any, Generic, TypeVar
 from redis.exceptions import RedisError
 
 from dpq.http.wire import Options, R
-from dpq.limits.budget import status_and_headers
-from dpq.limits.usage import BodyReader
+from dpq.limits.answers import meaning_of, parts_of
+from dpq.limits.usage import Answer, BodyReader
 from dpq.model.errors import DPQError
 from dpq.model.log_fields import fields
 from dpq.model.validation import error_line
@@ -49,11 +50,12 @@ class Exchange(Generic[R]):
         self._options = options
         self._reader: BodyReader | None = None
         self._response: Any = None
+        self._unreported = False
 
     @property
     def ends_with_body(self) -> bool:
-        """True if the permit is to end with the body of the answer."""
-        return self.permit is not None and self.permit.leased
+        """True if the permit is to end, or to report the answer, with the body of the answer."""
+        return self.permit is not None and (self.permit.leased or self._unreported)
 
     @property
     def reads_body(self) -> bool:
@@ -66,9 +68,9 @@ class Exchange(Generic[R]):
             self._options.prepare(request, self.permit)
 
     def read_body(self, response: Any, encoding: str | None = None) -> None:
-        """Begin to read what the answer has spent, if that is asked for."""
-        if self._options.spent and self.ends_with_body:
-            _, headers = status_and_headers(response)
+        """Begin to read what the answer has spent, if that is asked for, or when to come again."""
+        if (self._options.spent or self._unreported) and self.ends_with_body:
+            _, headers, _ = parts_of(response)
             self._response = response
             self._reader = BodyReader(headers.get("Content-Type") or "", encoding or "")
 
@@ -122,15 +124,25 @@ class Exchange(Generic[R]):
 
     def _report(self, response: Any) -> None:
         if self.permit is not None:
-            try:
-                self.permit.report(response)
-            except DPQError as error:
-                self._log("read an answer", error)
+            status, headers, body = parts_of(response)
+            self._unreported = not body and meaning_of(status, headers).guessed
+            if not self._unreported:
+                self._tell(status, headers, body)
+
+    def _tell(self, status: int, headers: Any, body: bytes | str) -> None:
+        try:
+            self.permit.report(status, headers, body=body)
+        except DPQError as error:
+            self._log("read an answer", error)
 
     def end(self, error: BaseException | None = None) -> None:
         """Report what was spent, and end the permit; safe to repeat."""
         if self.permit is not None:
-            self._tell_spent()
+            answer, unreported = self._answer(), self._unreported
+            self._unreported = False
+            self._tell_spent(answer)
+            if answer and unreported:
+                self._tell(answer.status, answer.headers, answer.body)
             self.permit.end(error)
 
     def end_soon(self) -> None:
@@ -138,13 +150,18 @@ class Exchange(Generic[R]):
         if self.ends_with_body:
             self._queue._finish(self.end)
 
-    def _tell_spent(self) -> None:
+    def _answer(self) -> Answer | None:
         reader, self._reader = self._reader, None
         response, self._response = self._response, None
-        if not reader or not self.ends_with_body or not self._options.spent:
+        if not reader or not self.ends_with_body:
+            return None
+        status, headers, _ = parts_of(response)
+        return reader.answer(status, headers, response)
+
+    def _tell_spent(self, answer: Answer | None) -> None:
+        if not answer or not self._options.spent:
             return
         try:
-            answer = reader.answer(*status_and_headers(response), response)
             cost = self._options.spent(answer)
             if cost is not None:
                 self.permit.spent(cost)

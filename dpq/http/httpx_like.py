@@ -32,6 +32,21 @@ class Body:
             self._exchange.end()
 
 
+class Routes:
+    """The transports of a client that was made without any, so `HTTP_PROXY` and its kin count."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def handle_request(self, request: Any) -> Any:
+        """Send a request, as the client would."""
+        return self._client._transport_for_url(request.url).handle_request(request)
+
+    def close(self) -> None:
+        """Close the transports of the client."""
+        self._client.close()
+
+
 class TransportBase:
     """A transport that takes units of a queue's limits.
 
@@ -49,7 +64,7 @@ class TransportBase:
     def handle_request(self, request: Any) -> Any:
         """Wait for the units, send the request, report its answer."""
         exchange: Exchange[Any] = Exchange(self._queue, self._options)
-        exchange.take(request, request.url.host)
+        exchange.take(request, request.url.raw_host.decode())
         sent = self._request_to_send(request, exchange)
         response = exchange.send(
             sent,

@@ -31,6 +31,21 @@ class AsyncBody:
             await self._exchange.end()
 
 
+class AsyncRoutes:
+    """The transports of a client that was made without any, so `HTTP_PROXY` and its kin count."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    async def handle_async_request(self, request: Any) -> Any:
+        """Send a request, as the client would."""
+        return await self._client._transport_for_url(request.url).handle_async_request(request)
+
+    async def aclose(self) -> None:
+        """Close the transports of the client."""
+        await self._client.aclose()
+
+
 class AsyncTransportBase:
     """A transport that takes units of a queue's limits.
 
@@ -48,7 +63,7 @@ class AsyncTransportBase:
     async def handle_async_request(self, request: Any) -> Any:
         """Wait for the units, send the request, report its answer."""
         exchange: AsyncExchange[Any] = AsyncExchange(self._queue, self._options)
-        await exchange.take(request, request.url.host)
+        await exchange.take(request, request.url.raw_host.decode())
         sent = self._request_to_send(request, exchange)
         response = await exchange.send(
             sent,

@@ -157,7 +157,9 @@ class Options(Generic[R, Q]):
         self._said = False
 
     def permit_for(self, request: R, host: str | None) -> PermitRequest:
-        """Return the units that a request takes; without a group, those of its host."""
+        """Return the units that a request takes; without a group, those of its host, which has one
+        name however it is spelled: `xn--bcher-kva.example`."""
+        host = host and host.lower().rstrip(".")
         group: Any = self._group
         name = host if group is None else group(request) if callable(group) else group
         cost = self._cost(request) if callable(self._cost) else self._cost

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Self
 
-from dpq.limits.headers import MAX_RETRY_AFTER, Headers, HostLimit, limits_in
+from dpq.limits.answers import MAX_RETRY_AFTER, Headers, HostLimit, limits_in, parts_of
 from dpq.model.errors import ConfigurationError
 
 __all__ = ["Budget"]
@@ -83,7 +83,7 @@ class Budget:
         Raises:
             ConfigurationError: `response` has no status or no headers.
         """
-        status, headers = status_and_headers(response)
+        status, headers, _ = parts_of(response)
         return cls.from_headers(headers, status)
 
 
@@ -101,23 +101,6 @@ def budgets_in(result: Any) -> list[Budget]:
         return Budget.from_response(result) if is_answer(result) else []
     except Exception:  # it cannot be read
         return []
-
-
-def status_and_headers(response: Any) -> tuple[int, Any]:
-    """Read the status and the headers of an answer of any HTTP client.
-
-    Raises:
-        ConfigurationError: It has no status or no headers.
-    """
-    told = (getattr(response, name, None) for name in ("status_code", "status", "code"))
-    status = next((status for status in told if isinstance(status, int)), None)
-    headers = getattr(response, "headers", None)
-    if status is None or headers is None:
-        raise ConfigurationError(
-            f"response is {response!r:.200}: it must have headers, and an int as status_code, "
-            "status or code"
-        )
-    return status, headers
 
 
 def read_answer(response: Any, status: Any, headers: Any) -> list[Budget]:

@@ -14,10 +14,16 @@ from collections.abc import Container
 from datetime import timedelta
 from typing import Any, Literal, Self, get_args
 
-from dpq.limits.budget import status_and_headers
-from dpq.limits.headers import Headers, seconds_to_wait
+from dpq.limits.answers import (
+    DEFAULT_RETRY_AFTER,
+    LEAST_RETRY_AFTER,
+    Headers,
+    Meaning,
+    meaning_of,
+    parts_of,
+)
 from dpq.model.errors import ConfigurationError
-from dpq.model.validation import MAX_SECONDS, in_seconds, milliseconds
+from dpq.model.validation import MAX_SECONDS, error_line, in_seconds, milliseconds
 
 __all__ = ["RateLimited", "Reject", "Release", "Retry", "Scope", "Signal"]
 
@@ -70,6 +76,11 @@ class Retry(Signal):
         super().__init__(str(reason) or "the handler asked for a retry")
         self.delay = None if delay is None else _seconds(delay)
 
+    @property
+    def retry_after(self) -> float:
+        """Seconds, as of a `RateLimited`."""
+        return self.delay or 0.0
+
     def __reduce__(self) -> tuple[type[Self], tuple[float | None, str]]:
         return type(self), (self.delay, str(self))
 
@@ -110,10 +121,13 @@ class RateLimited(Signal):
 
     Attributes:
         retry_after: Seconds until the limit opens again, from 0; more than 10 years are 10 years.
+            None: nobody knows, so it is `guessed`.
         scope: The part that closes: "member" (of a pool, that the task runs as; if it has none, its
             group), "group" (the task's; if it has none, the queue), "queue", or "task" for this
             task alone.
         status: The HTTP status of the answer, for events, logs and counts; None counts as a 429.
+        guessed: The host has named no time: 5 s, and twice as long with each closing in a row, up
+            to 300 s, until the first good answer.
 
     Raises:
         ConfigurationError: `retry_after` is no finite number from 0, `scope` none of the four, or
@@ -121,8 +135,14 @@ class RateLimited(Signal):
     """
 
     def __init__(
-        self, retry_after: float, scope: Scope = "member", status: int | None = None
+        self,
+        retry_after: float | None = None,
+        scope: Scope = "member",
+        status: int | None = None,
     ) -> None:
+        self.guessed = retry_after is None
+        if retry_after is None:
+            retry_after = DEFAULT_RETRY_AFTER
         is_number = isinstance(retry_after, int | float) and not isinstance(retry_after, bool)
         if not (is_number and 0 <= retry_after < math.inf):
             raise ConfigurationError(
@@ -136,7 +156,7 @@ class RateLimited(Signal):
         self.status = status
 
     def __reduce__(self) -> tuple[Any, ...]:  # a process pool pickles errors
-        return type(self), (self.retry_after, self.scope), {"status": self.status}
+        return type(self), (self.retry_after, self.scope), vars(self)
 
     @classmethod
     def from_headers(
@@ -145,58 +165,74 @@ class RateLimited(Signal):
         headers: Headers,
         scope: Scope = "member",
         statuses: Container[int] | None = None,
-    ) -> Self | None:
-        """Read an HTTP answer: None if it is no limit.
+        *,
+        body: bytes | str = b"",
+        least: float = LEAST_RETRY_AFTER,
+    ) -> "Self | Retry | None":
+        """Read an HTTP answer: None if it asks for no wait.
 
-        A limit is a 429; and a 403, a 503 or a 529 whose headers say that a limit is spent or when
-        to come again. Without that, these are failed attempts, as any other error of a host. A
-        header that cannot be read is ignored; no header raises an error.
+        A limit is a 420 or a 429; and a 403, 430, 503, 509 or 529 that says that a limit is spent
+        or when to come again. Any other failure that names a time is a `Retry`: it counts as an
+        attempt, and closes nothing. A failure that no other try mends, such as a request that is
+        larger than the limit, is neither. Nothing that an answer says raises an error.
 
         Args:
             status: The status code.
             headers: A mapping, another object with `items()`, or pairs. Names and values are text
                 or bytes, in upper or lower case, and may repeat.
             scope: The part that the limit covers; no header says that.
-            statuses: The statuses that are a limit whatever the headers say, in place of 429, 503
-                and 529.
+            statuses: The statuses that are a limit whatever the answer says, in place of all
+                but 403.
+            body: The body, or its beginning: some hosts name the time only there.
+            least: Seconds to wait at least: a host that has just refused does not mean "now".
 
         Returns:
-            A signal to raise, with a `retry_after` from 0 to 86 400 s (a day). It is read from
-            `Retry-After`; else from the spent limits (`RateLimit`, `X-RateLimit-*` and the
-            like), the longest one. Times count from the answer's `Date`. Without any of them it
-            is 5 s.
+            A signal to raise, with a `retry_after` from `least` to 86 400 s (a day). Times count
+            from the answer's `Date`. If it names no time, the signal is `guessed`, from 5 s on.
 
         Raises:
             ConfigurationError: `scope` is none of the four; or a status of yours is not from 100 to
                 999.
 
-        Source: dpq/limits/headers.py has the headers, in their order of trust.
+        Source: dpq/limits/answers.py has what is read, in its order of trust.
         """
-        wait = seconds_to_wait(status, headers, statuses)
-        signal = cls(wait or 0.0, scope)  # a wrong scope shows before the first limit is hit
-        if wait is None:
+        require_scope(scope)
+        return cls._of(meaning_of(status, headers, body, statuses, least), status, scope)
+
+    @classmethod
+    def _of(cls, meaning: Meaning, status: int, scope: Scope) -> "Self | Retry | None":
+        if meaning.wait is None:
             return None
-        status_text(status)
-        signal.status = status
+        if not meaning.is_limit:
+            return Retry(meaning.wait, f"status {status}: again in {meaning.wait:g} s")
+        signal = cls(meaning.wait, scope, status)
+        signal.guessed = meaning.guessed
         return signal
 
     @classmethod
     def from_response(
-        cls, response: Any, scope: Scope = "member", statuses: Container[int] | None = None
-    ) -> Self | None:
+        cls,
+        response: Any,
+        scope: Scope = "member",
+        statuses: Container[int] | None = None,
+        *,
+        least: float = LEAST_RETRY_AFTER,
+    ) -> "Self | Retry | None":
         """Read the answer of any HTTP client, as `from_headers` does.
 
         Args:
             response: Any object with `headers`, and an int as `status_code` (requests, httpx),
-                `status` (aiohttp, http.client) or `code` (urllib).
+                `status` (aiohttp, http.client) or `code` (urllib). Its body counts if the client
+                has read it.
             scope: The part that the limit covers.
             statuses: As of `from_headers`.
+            least: As of `from_headers`.
 
         Raises:
             ConfigurationError: `response` has no status or no headers, or `scope` is wrong.
         """
-        status, headers = status_and_headers(response)
-        return cls.from_headers(status, headers, scope, statuses)
+        status, headers, body = parts_of(response)
+        return cls.from_headers(status, headers, scope, statuses, body=body, least=least)
 
 
 def _seconds(delay: float | timedelta) -> float:
@@ -206,18 +242,40 @@ def _seconds(delay: float | timedelta) -> float:
     return seconds
 
 
-def signal_of(error: BaseException) -> BaseException:
+def signal_of(error: BaseException, *, from_errors: bool = True) -> BaseException:
     """Return the error that decides about a task; from a group of only signals, the strongest.
 
     So a signal passes through an `asyncio.TaskGroup`. The order is: a limit, a rejection, a retry,
-    a release. Among limits the widest is the strongest, then the longest.
+    a release. Among limits the widest is the strongest, then the longest. `from_errors`: an error
+    of an HTTP client, which carries an answer, counts as the signal that the answer means.
     """
     if not isinstance(error, BaseExceptionGroup):
-        return error
-    told = [signal_of(each) for each in error.exceptions]
+        return (from_errors and _signal_in(error)) or error
+    told = [signal_of(each, from_errors=from_errors) for each in error.exceptions]
     if not all(isinstance(each, Signal) for each in told):
         return error
     return max(told, key=_weight)
+
+
+def _signal_in(error: BaseException) -> Signal | None:
+    """Read the answer that an error carries, as those of requests, httpx, aiohttp, urllib and the
+    libraries of LLM vendors do; None if there is none, or it is a plain failure."""
+    if isinstance(error, Signal) or not isinstance(error, Exception):
+        return None
+    try:
+        response = getattr(error, "response", None)
+        status, headers, body = parts_of(error if response is None else response)
+        meaning = meaning_of(status, headers, body)
+        signal: Signal | None = RateLimited._of(meaning, status, "member")
+        if meaning.final:
+            signal = Reject(error_line(error))
+    except Exception:  # it is no answer
+        return None
+    if isinstance(signal, Retry):
+        signal = Retry(signal.delay, error_line(error))
+    if signal:
+        signal.__cause__ = error
+    return signal
 
 
 def _weight(signal: BaseException) -> tuple[int, int, float]:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dpq.limits.headers import Headers
+from dpq.limits.answers import Headers
 
 MOST_BYTES = 1 << 20
 """Bytes of a body, or of one event of a stream, that are kept: its last ones. An answer with text

@@ -129,9 +129,11 @@ class EndLog:
     def _rate_limited(self, queue: str, task: Task[Any], error: RateLimited) -> None:
         seconds, scope, status = error.retry_after, error.scope, error.status
         limit = f"a rate limit ({status})" if status else "a rate limit"
+        more = " or more" if error.guessed else ""  # the server knows how often it was in vain
         details = {"scope": scope, "seconds": seconds, "status": status}
-        text, again = "%s: task %s met %s: again in %g s", round(seconds, 3)
-        self._log(logging.INFO, "rate_limited", queue, task, text, limit, again, **details)
+        text, again = "%s: task %s met %s: again in %g s%s", round(seconds, 3)
+        words = limit, again, more
+        self._log(logging.INFO, "rate_limited", queue, task, text, *words, **details)
         if scope == "task":
             return
         group = None if scope == "queue" else task.group
@@ -149,9 +151,9 @@ class EndLog:
         self._closed[queue, closed] = now + seconds
         until = datetime.now(UTC) + timedelta(seconds=seconds)
         log.info(
-            "%s: %s is closed for %g s, until %s: %s",
+            "%s: %s is closed for %g s%s, until %s: %s",
             *(queue, closed),
-            *(round(seconds, 3), f"{until:%Y-%m-%d %H:%M:%S}Z", limit),
+            *(round(seconds, 3), more, f"{until:%Y-%m-%d %H:%M:%S}Z", limit),
             extra=fields(
                 "closed",
                 worker=self._worker,

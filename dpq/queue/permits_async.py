@@ -13,11 +13,11 @@ from typing import Any, cast
 
 from redis.exceptions import RedisError
 
+from dpq.limits.answers import Headers, parts_of
 from dpq.limits.budget import Budget, read_answer
 from dpq.limits.cost import write_spent
-from dpq.limits.headers import Headers
 from dpq.limits.permit import Caller, HeldPermit, PermitRequest
-from dpq.limits.signals import RateLimited, Scope, signal_of
+from dpq.limits.signals import RateLimited, Retry, Scope, signal_of
 from dpq.model.errors import DPQError
 from dpq.model.log_fields import fields
 from dpq.model.task import Cost
@@ -67,8 +67,13 @@ class AsyncPermit:
         self._told = told
 
     async def report(
-        self, response: Any, headers: Headers | None = None, *, scope: Scope = "member"
-    ) -> RateLimited | None:
+        self,
+        response: Any,
+        headers: Headers | None = None,
+        *,
+        scope: Scope = "member",
+        body: bytes | str = b"",
+    ) -> RateLimited | Retry | None:
         """Report the answer of the host.
 
         A 429, and what else `RateLimited.from_response` takes for a limit, closes the member of the
@@ -82,16 +87,18 @@ class AsyncPermit:
             response: A response of requests, httpx, aiohttp or urllib; or the status of another
                 client, with `headers`; or a `RateLimited`.
             headers: The headers, if `response` is a status.
+            body: The body, or its beginning, if `response` is a status.
             scope: The part that the limit covers: "member", "group", "queue", or "task" for
                 nothing else. Without a member, "member" is "group".
 
         Returns:
-            The limit, to raise it or to wait for it; None if the answer was no limit.
+            The limit, to raise it or to wait for it; a `Retry` if only this request is to come
+            again later; None if the answer asks for no wait.
 
         Raises:
             ConfigurationError: `response` has no status or no headers, or `scope` is wrong.
         """
-        limited, budgets = self._read(response, headers, scope)
+        limited, budgets = self._read(response, headers, scope, body)
         if budgets:
             with self._logged("report an answer"):
                 if self._held and self._caller.brief:
@@ -99,7 +106,7 @@ class AsyncPermit:
                     self._let_go()
                 observe = self._queue._operations.observe
                 await self._queue._session.run(observe, self._caller, budgets)
-        if limited and limited.scope != "task":
+        if isinstance(limited, RateLimited) and limited.scope != "task":
             await self._queue._finish(self._close_after, limited)
         return limited
 
@@ -136,16 +143,16 @@ class AsyncPermit:
         await self.close()
 
     def _read(
-        self, response: Any, headers: Headers | None, scope: Scope
-    ) -> tuple[RateLimited | None, list[Budget]]:
+        self, response: Any, headers: Headers | None, scope: Scope, body: bytes | str
+    ) -> tuple[RateLimited | Retry | None, list[Budget]]:
         """Read an answer: a response, or a status and headers, or a RateLimited."""
         if isinstance(response, RateLimited):
             return response, []
-        if headers is not None:
-            limited = RateLimited.from_headers(response, headers, scope)
-            return limited, [] if limited else read_answer(None, response, headers)
-        limited = RateLimited.from_response(response, scope)
-        return limited, [] if limited else read_answer(response, None, None)
+        if headers is None:
+            response, headers, body = parts_of(response)
+        limited = RateLimited.from_headers(response, headers, scope, body=body)
+        hit = isinstance(limited, RateLimited)
+        return limited, [] if hit else read_answer(None, response, headers)
 
     @contextmanager
     def _logged(self, what: str) -> Iterator[None]:

@@ -42,8 +42,8 @@ from dpq.queue.pauses_async import THROWN_AWAY
 
 if TYPE_CHECKING:
     from dpq.explain.verdict import Verdict
+    from dpq.limits.answers import Headers
     from dpq.limits.budget import Budget
-    from dpq.limits.headers import Headers
     from dpq.limits.limits import Adaptive, RateLimit, Reserve
     from dpq.limits.quota import Quota
     from dpq.model.batch_state import BatchState
@@ -424,7 +424,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
 
     @overload
     def lease(
-        self, timeout: None, visibility: float | None = None
+        self, timeout: None, visibility: float | None = None, *, from_errors: bool = True
     ) -> AbstractAsyncContextManager[Task[P]]: ...
     @overload
     def lease(
@@ -434,6 +434,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
         *,
         id: str | None = None,
         force: bool = False,
+        from_errors: bool = True,
     ) -> AbstractAsyncContextManager[Task[P] | None]: ...
     @asynccontextmanager
     async def lease(
@@ -443,15 +444,17 @@ class AsyncDPQ(AsyncQueueLife[P]):
         *,
         id: str | None = None,
         force: bool = False,
+        from_errors: bool = True,
     ) -> AsyncIterator[Any]:
         """Pop a task, and end its delivery after the body: `async with q.lease() as task:`.
 
         If the body ends without an error, the task is acked. A signal (`RateLimited`, `Release`,
-        `Retry`, `Reject`) does what it says, and is not raised further. Any other error fails the
-        task, and is raised. KeyboardInterrupt, SystemExit and a cancellation release it. While the
+        `Retry`, `Reject`) does what it says, and is not raised further; so does the error of an
+        HTTP client whose answer says so, as a 429 (`from_errors`). Any other error fails the task,
+        and is raised. KeyboardInterrupt, SystemExit and a cancellation release it. While the
         body runs, the lease is extended at a third of its time. If the body ends the delivery
-        itself (`ack`, `fail`, `rate_limited`, ...), nothing more happens to it. All arguments are
-        those of `pop`.
+        itself (`ack`, `fail`, `rate_limited`, ...), nothing more happens to it. All other
+        arguments are those of `pop`.
 
         Yields:
             The task, or None when there is nothing to do.
@@ -472,7 +475,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
             except THROWN_AWAY:
                 raise
             except BaseException as raised:
-                error = signal_of(raised)
+                error = signal_of(raised, from_errors=from_errors)
                 await self._end_lease(task, error)
                 if not isinstance(error, Signal):
                     raise
@@ -1098,7 +1101,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
         Raises:
             ConfigurationError: There is no answer or two, or the queue has another format.
 
-        Source: dpq/limits/headers.py has the headers; docs/design.md, "Budgets".
+        Source: dpq/limits/answers.py has the headers; docs/design.md, "Budgets".
         """
         from dpq.limits.budget import read_answer
 

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from redis.exceptions import RedisError
 from scrapy import Request
 
+from dpq.limits.signals import RateLimited, Retry
 from dpq.model.errors import (
     DPQError,
     LeaseLostError,
@@ -56,14 +57,14 @@ class Delivery:
         request: The request that was made of it; None while it waits for the engine.
         status: The status of the last answer; 0 if there was none.
         reason: The reason for which the task ends as a dead letter; "" so far.
-        limited: Seconds for which its group closes, and the status that said so; None so far.
+        limited: The signal of an answer that asks to come again later; None so far.
     """
 
     task: Task[Any]
     request: Request | None = None
     status: int = 0
     reason: str = ""
-    limited: tuple[float, int] | None = None
+    limited: RateLimited | Retry | None = None
 
 
 class Listener(Protocol):
@@ -159,8 +160,7 @@ class Link:
     def _end_of(self, delivery: Delivery) -> End:
         operations = operations_of(self._queue)
         if delivery.limited is not None:
-            seconds, status = delivery.limited
-            return lambda task: operations.rate_limited(task, seconds, "member", None, status)
+            return lambda task: operations.finish(task, delivery.limited)
         if delivery.reason:
             return lambda task: operations.bury(task, delivery.reason)
         return lambda task: operations.ack(task)

@@ -20,8 +20,8 @@ from scrapy.http import Response
 from scrapy.utils.defer import deferred_from_coro
 
 from dpq.http.wire import group_name
-from dpq.limits.headers import limits_in
-from dpq.limits.signals import RateLimited
+from dpq.limits.answers import limits_in
+from dpq.limits.signals import RateLimited, Retry
 from dpq.model.errors import ConfigurationError, DPQError, DuplicateTaskError, PayloadError
 from dpq.model.task import Push
 from dpq.model.validation import error_line
@@ -296,21 +296,23 @@ class Scheduler:
         """Hear a limit: close the group for all spiders, and end the request without a callback."""
         if "cached" in response.flags:
             return response
-        delivery = self._held.get(request)
-        headers = [(name, value) for name, all_ in response.headers.items() for value in all_]
-        limited = RateLimited.from_headers(response.status, headers)
+        delivery, dont_retry = self._held.get(request), request.meta.get("dont_retry")
+        limited = RateLimited.from_response(response)
+        if isinstance(limited, Retry):  # about this page alone: Scrapy would ask again at once
+            retries = map(str, self._crawler.settings.getlist("RETRY_HTTP_CODES"))
+            if delivery is None or dont_retry or str(response.status) not in retries:
+                return response
+            delivery.limited = limited
+            return request
         if limited is None:
-            if limits_in(headers):  # the host says what is left
+            if limits_in(response.headers):  # the host says what is left
                 of = request if delivery is None else delivery.task
                 told = self._group(request) if isinstance(of, Request) else of
-                observe = partial(
-                    self._queue.observe, told, status=response.status, headers=headers
-                )
-                self._opened.call(observe)
+                self._opened.call(partial(self._queue.observe, told, response))
             return response
         self._count("dpq/rate_limited", f"dpq/rate_limited/{response.status}")
         seconds = limited.retry_after
-        if delivery is None or request.meta.get("dont_retry"):
+        if delivery is None or dont_retry:
             # robots.txt, a file of a media pipeline, or the spider wants to see the answer.
             if group := self._group(request):
                 self._opened.call(partial(self._queue.delay_group, group, seconds))
@@ -320,7 +322,7 @@ class Scheduler:
             *(self._options.queue_name, response.status, request.url),
             *(delivery.task.group, seconds),
         )
-        delivery.limited = seconds, response.status
+        delivery.limited = limited
         return request  # the engine hands it to enqueue_request
 
     def _process_exception(

@@ -59,7 +59,7 @@ class PermitOperations(OperationsBase[P]):
     ) -> Steps[None]:
         """Close a member, a group, or the queue, after an answer that was a limit."""
         require_scope(limited.scope)
-        ms = milliseconds("retry_after", limited.retry_after)
+        ms = milliseconds("retry_after", limited.retry_after) * (-1 if limited.guessed else 1)
         args = [self._now(), caller.scope, limited.scope, ms, caller.moment, member, told]
         args.append(caller.cost)
         if status := status_text(limited.status):

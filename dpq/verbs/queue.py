@@ -534,10 +534,13 @@ class QueueOperations(
         scope: Scope,
         cost: Cost | None = None,
         status: int | None = None,
+        *,
+        guessed: bool = False,
     ) -> Steps[int]:
         """Give a task back that met a limit, and close its member, its group or the queue."""
         require_scope(scope)
         ms, said = milliseconds("retry_after", retry_after), status_text(status)
+        ms = -ms if guessed else ms
         more = (said,) if said else ()
         action = "rate_limited of"
         return once(self._of_holder("rate_limited", action, task, ms, scope, cost=cost, more=more))
@@ -569,7 +572,8 @@ class QueueOperations(
         if error is None:
             return self.ack(task, cost, result)
         if isinstance(error, RateLimited):
-            return self.rate_limited(task, error.retry_after, error.scope, cost, error.status)
+            seconds, scope, status = error.retry_after, error.scope, error.status
+            return self.rate_limited(task, seconds, scope, cost, status, guessed=error.guessed)
         if isinstance(error, Reject):
             return self.bury(task, error.reason, cost, None, source_of(error, worker))
         if isinstance(error, Release):

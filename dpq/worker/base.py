@@ -71,6 +71,7 @@ class WorkerBase(Generic[Q]):
         time_limit: float | None = None,
         keep_result: bool | float | None = None,
         backoff: WorkerBackoff | None = None,
+        from_errors: bool = True,
         grace: float = DEFAULT_GRACE,
         name: str | None = None,
         before: Callable[[Context[Q]], Any] | None = None,
@@ -111,6 +112,10 @@ class WorkerBase(Generic[Q]):
                 attempt, or None for the task's or the queue's backoff. A `Retry` with a delay
                 comes first. If the function fails or returns anything else, that is logged
                 once, and the task takes its own backoff. It must be quick, and no coroutine.
+            from_errors: Read the answer in an error of an HTTP client, as requests, httpx, aiohttp
+                and the libraries of LLM vendors raise them: a 429 is a `RateLimited`, a 500 with a
+                `Retry-After` comes back then, and a 404 or a 422 is a `Reject`. False counts each
+                as a failed attempt.
             grace: Seconds that running handlers have to finish after `stop`, from 0 to 10 years;
                 then their tasks are given back, uncounted.
             name: The name that `dpq workers` shows; None makes one of host and process.
@@ -179,6 +184,7 @@ class WorkerBase(Generic[Q]):
             on_error=on_error,
             keep=kept_for(keep_result),
             backoff=backoff,
+            from_errors=from_errors,
         )
         self.handled = self._calls.handled
         self._order = AskOrder(weights, "round_robin" if weighted else order)

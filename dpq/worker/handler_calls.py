@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol
 
 from dpq.limits.budget import is_answer
-from dpq.limits.signals import RateLimited, Release, Retry, Signal
+from dpq.limits.signals import RateLimited, Release, Retry, Signal, signal_of
 from dpq.model.display import attempt_of
 from dpq.model.log_fields import fields
 from dpq.model.validation import delay_milliseconds
@@ -59,6 +59,7 @@ class HandlerCalls(Generic[Q]):
         before: The hook that is called before each handler, or None.
         hooked: There is a hook.
         handled: The number of handlers that have ended, by their end.
+        signal_of: Finds the error that decides about a task, from what a handler has raised.
         progress: What handlers have told of their progress, until it is sent.
         traced: Begins to follow the handler of a task of a queue; None if nothing does. `dpq.otel`
             sets it, for all workers.
@@ -79,8 +80,10 @@ class HandlerCalls(Generic[Q]):
         on_error: Callable[[Context[Q], BaseException], Any] | None = None,
         keep: float = 0.0,
         backoff: WorkerBackoff | None = None,
+        from_errors: bool = True,
     ) -> None:
         self.find = find
+        self.signal_of = partial(signal_of, from_errors=from_errors)
         self.progress = ProgressNotes()
         self._keep, self._told_of_results = keep, False
         self._backoff, self._told_of_backoff = backoff, False

@@ -33,8 +33,8 @@ from dpq.model.results import DEFAULT_KEEP, keep_seconds, progress_text, result_
 from dpq.model.validation import MAX_SECONDS, number
 
 if TYPE_CHECKING:
+    from dpq.limits.answers import Headers
     from dpq.limits.budget import Budget
-    from dpq.limits.headers import Headers
     from dpq.model.task import Cost, Task
     from dpq.queue.base import QueueBase
 

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from dpq.limits.budget import budgets_in
-from dpq.limits.signals import signal_of
 from dpq.queue.lease_renewal import Lease
 from dpq.worker.deliveries import Deliveries, Taken
 from dpq.worker.handler_calls import HandlerCalls
@@ -130,7 +129,7 @@ class Runner:
                     run.context.hear(heard)
             run.kept = calls.kept(run.queue_index, handler, task, result)
         except BaseException as raised:  # the error decides how the task goes on
-            error = signal_of(raised)
+            error = calls.signal_of(raised)
             calls.log_failure(run.queue_index, task, error)
             return error
         return None

@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any, cast
 
 from dpq.limits.budget import budgets_in
-from dpq.limits.signals import signal_of
 from dpq.model.log_fields import fields
 from dpq.queue.lease_renewal import Lease
 from dpq.script.durability import CONFIRM_SECONDS
@@ -146,7 +145,7 @@ class AsyncRunner:
         except BaseException as raised:  # the error decides how the task goes on
             if isinstance(raised, TimeoutError) and limit and limit.expired():
                 return TimeoutError(f"ran longer than {seconds:g} s"), ""
-            return signal_of(raised), ""
+            return self._calls.signal_of(raised), ""
 
     async def _finish(
         self, handling: "asyncio.Task[Any]", lease: Lease, done: Done, began: float

@@ -3,7 +3,9 @@
 A real server on this machine counts the requests.
 """
 
+import asyncio
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import aiohttp
@@ -86,15 +88,16 @@ def test_programs_share_the_limit(live, host, opened):
     assert len(host.came) == 1
 
 
-def test_a_429_is_heard_and_returned(live, host, opened):
-    """The caller gets the answer as it is; everybody else waits."""
+@pytest.mark.parametrize(("path", "seconds"), [("429", 30), ("told", 40)])
+def test_a_429_is_heard_and_returned(live, host, opened, path, seconds):
+    """The caller gets the answer as it is; everybody else waits, also if its body has the time."""
     client = opened(timeout=0)
-    answer = client.get(f"{host.url}/429")
-    assert (answer.status_code, answer.text) == (429, "too many")
+    answer = client.get(f"{host.url}/{path}")
+    assert (answer.status_code, "too many" in answer.text) == (429, True)
     assert live.admin.group(GROUP).reason == "rate limited"
     with pytest.raises(LimitTimeoutError) as raised:
         client.get(host.url)
-    assert 20 < raised.value.retry_after <= 30
+    assert seconds - 10 < raised.value.retry_after <= seconds
     assert len(host.came) == 1
 
 
@@ -115,6 +118,34 @@ def test_a_stream_is_untouched(live, host, opened):
     assert client.get(host.url).text == "ok"
     assert live.admin.group(GROUP).open
     assert live.check() == []
+
+
+def test_a_429_whose_body_nobody_reads(live, host, opened):
+    """It is heard when the answer is closed, and closes for what its headers say: no time."""
+    streamed(opened(), f"{host.url}/told").close()
+    state = live.admin.group(GROUP)
+    assert 3 < (state.opens_at - datetime.now(UTC)).total_seconds() <= 5
+
+
+@pytest.mark.parametrize("kind", HTTPX)
+@pytest.mark.parametrize("way", ["proxy", "mounts", "environment"])
+def test_no_proxy_leads_past_the_limit(live, host, kind, way, monkeypatch):
+    """A client's proxies and mounts, and those of the environment, take units; a host has one name,
+    however it is spelled."""
+    library, ours = HTTPX[kind]
+    live.set_limit(1, 60, group="xn--bcher-kva.invalid")
+    if way == "environment":
+        monkeypatch.setenv("HTTP_PROXY", host.url)
+        client = library.Client(transport=ours.Transport(live, timeout=0))
+    else:
+        through = library.HTTPTransport(proxy=host.url)
+        given = {"mounts": {"http://": through}} if way == "mounts" else {"proxy": host.url}
+        client = ours.limited(library.Client(**given), live, timeout=0)
+    with client:
+        assert client.get("http://xn--bcher-kva.invalid/x").text == "ok"
+        with pytest.raises(LimitTimeoutError):
+            client.get("http://BÜCHER.invalid.:80/x")
+    assert len(host.came) == 1
 
 
 def test_an_error_ends_the_permit(live, host, opened):
@@ -172,7 +203,12 @@ async def test_asyncio_clients(redis: Redis, queue_name: str, host: Host, get: A
         with pytest.raises((httpx.TransportError, httpx2.TransportError, aiohttp.ClientError)):
             await get(q, f"{host.url}/cut")
         assert await get(q, host.url, timeout=60) == (200, "ok")
-        assert await get(q, f"{host.url}/429") == (429, "too many")
+        assert (await get(q, f"{host.url}/told"))[0] == 429
+        async with asyncio.timeout(60):
+            while (await q.admin.group(GROUP)).open:  # noqa: ASYNC110 - aiohttp ends it in a task
+                await asyncio.sleep(0.01)
+        left = (await q.admin.group(GROUP)).opens_at - datetime.now(UTC)
+        assert 5 < left.total_seconds() <= 40
         with pytest.raises(LimitTimeoutError):
             await get(q, host.url, timeout=0)
         assert await q.check() == []

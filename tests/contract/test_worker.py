@@ -15,6 +15,7 @@ from contextlib import nullcontext
 from datetime import timedelta
 from typing import Any
 
+import httpx
 import pytest
 from kit.workers import (
     PATIENCE,
@@ -258,11 +259,28 @@ def test_an_error_is_a_failed_attempt(make: Make) -> None:
     assert worker.handled == {"ValueError": 1}
 
 
-def test_rate_limited_closes_the_group(q: DPQ[Any]) -> None:
+REQUEST = httpx.Request("GET", "http://h/")
+TOO_MANY = httpx.Response(429, headers={"Retry-After": "100"}, request=REQUEST)
+REFUSED = httpx.HTTPStatusError("too many", request=REQUEST, response=TOO_MANY)
+
+
+def test_an_answer_in_an_error_may_be_ignored(q: DPQ[Any]) -> None:
+    """Without `from_errors`, a client's own 429 error is a failed attempt as any other."""
+    task = q.get(q.push("a", group="g"))
+    worker = run_once(q, raising(REFUSED), from_errors=False)
+    assert worker.handled == {"HTTPStatusError": 1}
+    q.push("b", group="g")
+    with pytest.raises(httpx.HTTPStatusError), q.lease(from_errors=False):
+        raise REFUSED
+    assert (q.get(task.id).attempt, q.stats().failed) == (2, 2)
+
+
+@pytest.mark.parametrize("error", [RateLimited(100), REFUSED], ids=repr)
+def test_rate_limited_closes_the_group(q: DPQ[Any], error: Exception) -> None:
     """The task goes back uncounted, and its group rests for all."""
     task_id = q.push("a", group="g")
     q.push("b", group="g")
-    run_once(q, raising(RateLimited(100)))
+    run_once(q, raising(error))
     task = q.get(task_id)
     assert (task.attempt, task.deferrals) == (1, 1)
     assert q.pop().task is None

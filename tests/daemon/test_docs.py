@@ -13,11 +13,11 @@ import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
+import requests
 from kit.beside import beside
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
@@ -105,35 +105,23 @@ OTHER_PROGRAMS = {
 class Host:
     """Stands in for `requests`: a 429, an error, a page; then the reader has seen enough."""
 
-    RequestException = ConnectionAbortedError
-
     def __init__(self) -> None:
         self.asked: list[str] = []
 
     def get(
         self, url: str, timeout: float, headers: dict[str, str] | None = None
-    ) -> SimpleNamespace:
+    ) -> requests.Response:
         """Answer like the host of the documents."""
         self.asked.append(url)
-        if len(self.asked) == 1:
-            return SimpleNamespace(status_code=429, headers={"Retry-After-Ms": "30"}, text="")
         if len(self.asked) >= 4:
             if len(self.asked) == 4:
                 os.kill(os.getpid(), signal.SIGINT)  # the reader has seen enough
             raise Release
-        if len(self.asked) == 2:
-            return SimpleNamespace(status_code=500, headers={}, raise_for_status=self.broken)
-        return SimpleNamespace(
-            status_code=200,
-            headers={},
-            text="a page",
-            json=lambda: {"doc": "a page"},
-            raise_for_status=lambda: None,
-        )
-
-    def broken(self) -> None:
-        """Raise as requests does for an answer that is no page."""
-        raise self.RequestException("500 Server Error")
+        answer = requests.Response()
+        answer.status_code = (429, 500, 200)[len(self.asked) - 1]
+        answer.headers["Retry-After-Ms"] = "30" if answer.status_code == 429 else ""
+        answer._content = b'{"doc": "a page"}'
+        return answer
 
 
 def blocks(text: str, language: str) -> list[str]:

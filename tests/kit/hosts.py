@@ -60,7 +60,8 @@ class Host(ThreadingHTTPServer):
 class Answers(BaseHTTPRequestHandler):
     """`/n` redirects n times, `/away` redirects to another host.
 
-    `/429` is too many; `/stream` sends its end when it is told.
+    `/429` is too many; `/told` says when to come again in its body. `/stream` sends its end when it
+    is told.
 
     `/left` says what is left of its limit, `/usage` what it has spent, packed; `/events` says the
     same as a stream; `/cut` hangs up.
@@ -96,6 +97,9 @@ class Answers(BaseHTTPRequestHandler):
             self.reply(b"", status=302, Location=f"http://localhost:{port}/")
         elif name == "429":
             self.reply(b"too many", status=429, Retry_After="30")
+        elif name == "told":
+            body = gzip.compress(b'{"error": "too many", "retry_after": 40}')
+            self.reply(body, status=429, Content_Encoding="gzip")
         elif name == "left":
             self.reply(b"ok", RateLimit="limit=9, remaining=4, reset=60")
         elif name == "stream":

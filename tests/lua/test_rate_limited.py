@@ -1,5 +1,7 @@
 """rate_limited: a task met a limit; it goes back uncounted, and its group or the queue closes."""
 
+from urllib.error import HTTPError
+
 import pytest
 from kit.limits import fill, payloads, take
 from kit.moments import exactly_after, first_after_429, task_after
@@ -136,6 +138,25 @@ def test_uncounted_in_its_place(q, clock, probe, scope):
     assert q.get(task.id).deferrals == 2
 
 
+@pytest.mark.parametrize(
+    ("signal", "state", "open_"),
+    [
+        (RateLimited(5), "waiting", False),
+        (HTTPError("http://h/", 429, "", {"Retry-After": "5"}, None), "waiting", False),
+        (RateLimited(5, "queue"), "ready", True),
+        (RateLimited(5, "task"), "delayed", True),
+    ],
+    ids=["group", "an error", "queue", "task"],
+)
+def test_raised_in_a_lease(q, probe, tasks, signal, state, open_):
+    """Raised in the body of `lease`, the signal does the same, and goes no further."""
+    with q.lease() as task:
+        raise signal
+    assert probe.state(task.id) == state
+    assert q.admin.group("g").open is open_
+    assert q.get(task.id).deferrals == 1
+
+
 # The probe
 
 
@@ -173,6 +194,28 @@ def test_probe(q, clock, probe, scope, way):
     assert payloads(q) == [1, 2, 3]
     assert q.admin.limits()[0].open
     assert q.admin.group("g").open
+
+
+@pytest.mark.parametrize("permits", [False, True])
+def test_closings_without_a_time(q, clock, permits):
+    """Each in a row is twice as long, up to five minutes; after a good answer it is 5 s again."""
+    fill(q, 2)
+
+    def seconds_closed():
+        if permits:
+            with q.acquire("g", priority=99, timeout=0) as permit:
+                assert permit.report(429, {}).guessed
+        else:
+            with q.lease():
+                raise RateLimited
+        return q.admin.group("g").opens_at.timestamp() - clock.ms / 1000
+
+    for guess in (5, 10, 20, 40, 80, 160, 300, 300):
+        seconds = seconds_closed()
+        assert 0.87 * guess <= seconds <= guess + 0.001
+        clock.advance(seconds + 0.001)
+    q.ack(take(q))
+    assert seconds_closed() == pytest.approx(5)
 
 
 @pytest.mark.parametrize("scope", ["group", "queue"])

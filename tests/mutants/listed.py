@@ -319,11 +319,11 @@ _Link.exchange | in asyncio a client without retries sends twice | contract/asyn
 _STEERS | a terminal can be steered | unit/shown daemon/cli_shown
 - \x0b-\x1f\x7f
 + \x0b-\x1a\x1c-\x1f\x7f
-seconds_to_wait | a header closes for as long as it likes | unit/rate_headers
-- min(wait, MAX_RETRY_AFTER)
-+ wait
+meaning_of | a header closes for as long as it likes | unit/answers
+- min(named, MAX_RETRY_AFTER)
++ named
 _read | all of the headers is read, however long
-| unit/rate_headers::test_hostile_headers_cost_little
+| unit/answers::test_hostile_headers_cost_little
 - if says and size <= room:
 + if says:
 

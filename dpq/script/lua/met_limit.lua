@@ -6,7 +6,7 @@
 -- ARGV[2]  group      the scope of the permit, as acquire has answered
 -- ARGV[3]  scope      "group" closes the group, "queue" the queue, "member" the member of the pool, or the group if the
 --                     permit has no member
--- ARGV[4]  ms         from now until the host may be asked again
+-- ARGV[4]  ms         from now until the host may be asked again, or below 0 as in rate_limited
 -- ARGV[5]  granted    the moment of the permit, ms
 -- ARGV[6]  held       the lease of the permit, which this call ends; "" if the permit has no lease
 -- ARGV[7]  report     the units that the permit has spent, as in spent; "" for none

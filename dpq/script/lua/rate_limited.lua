@@ -6,7 +6,8 @@
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id
 -- ARGV[3]  token      of the delivery that holds the lease
--- ARGV[4]  ms         from now until the host may be asked again
+-- ARGV[4]  ms         from now until the host may be asked again; below 0 if the host has named no time: -ms for the
+--                     first closing, twice as long for each closing in a row, and 300 s at most
 -- ARGV[5]  scope      the scope to close: group, queue, member (the member of a pool that the task runs as) or task
 --                     (no scope: only this task waits). If the task has no member, its group closes; if it has no
 --                     group, the queue
@@ -64,6 +65,7 @@ if gate then
   meet(gate, ms, token / 1000, first, was_probe, status, id)
   ms = 0
 elseif first then
+  ms = math.abs(ms)
   tell('rate_limited', task.group, '', id, named(status, string.format('%.0f ms, this task alone', ms)))
 end
 back(id, task, ms)

@@ -8,10 +8,10 @@
 -- that a host has told (meters). E and a unit: spent values (estimate). B: what acquire has booked. L: when a member of
 -- a pool was granted last. P: when the last permit that has taught by a 429 was granted. Z: when the gate began anew
 -- (reset). T: what is left of a turn. G and a window: the units that the window has granted. R: the 429s of the group's
--- tasks.
+-- tasks. N: the closings in a row.
 local COUNTED = '^%d+:%d+:%d+:%d+$'
 local SOUND = { H = COUNTED, D = COUNTED, W = COUNTED, M = COUNTED, B = '^[%d.]+:[%d.]+:[%d.]+:[%d.]+:[%d.]+$',
-  E = '^[:%d]+$', L = '^%d[%d.]*$', G = '^%d+$', R = '^%d+$',
+  E = '^[:%d]+$', L = '^%d[%d.]*$', G = '^%d+$', N = '^%d+$', R = '^%d+$',
   O = '^%d+:[%d.]+:[%d.]+:%d+:%d*:[%d.]*:[%d.]*$', P = '^%d[%d.]*$', T = '^%d[%d.]*$',
   Z = '^%d+:%d+$' }
 
@@ -71,7 +71,7 @@ local function read_gate(gate, text, kept)
     if tokens and not kept then
       gate.spent = spent_of(tokens)
       gate.last, gate.turn = tonumber(tokens.L or 0) or 0, tonumber(tokens.T or 0) or 0
-      gate.reset = tokens.Z or ''
+      gate.reset, gate.row = tokens.Z or '', tonumber(tokens.N or 0) or 0
       gate.taught, gate.met = tonumber(tokens.P or 0) or 0, tonumber(tokens.R or 0)
       gate.taught = gate.taught <= instant + MOST_AHEAD_MS and gate.taught or 0 -- else the clock was set back
     end

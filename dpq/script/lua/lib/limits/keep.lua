@@ -29,6 +29,9 @@ local function head_of_text(gate)
   if (tonumber(string.match(gate.reset, ':(%d+)$') or 0) or 0) + REPEATED_MS > instant then
     text = text .. 'Z:' .. gate.reset .. ' '
   end
+  if gate.row > 0 and gate.probe ~= '-' then
+    text = text .. string.format('N:%d ', gate.row)
+  end
   if gate.last > 0 then
     text = text .. string.format('L:%.17g ', gate.last)
   end

@@ -1,10 +1,12 @@
 -- met: close a scope after a 429. The first task or permit afterwards is a probe. docs/design.md, "A 429".
 -- Needs: now, pace, debt, until_opened, open_or_close, mark, event
--- Gives: meet(gate, ms, granted, counts, was_probe, status, id), which closes the gate for `ms`. `granted` is when
---        the request was granted, ms; `id` is that of its task, or nil. If the 429 `counts`, it teaches the gate
---        a slack or a rate. A closing by hand without an end stays as it is. The caller must call admit (place)
---        afterwards;
+-- Gives: meet(gate, ms, granted, counts, was_probe, status, id), which closes the gate for `ms`; if that is below 0,
+--        for -ms, and longer with each probe in a row that is refused. `granted` is when the request was granted, ms;
+--        `id` is that of its task, or nil. If the 429 `counts`, it teaches the gate a slack or a rate. A closing by
+--        hand without an end stays as it is. The caller must call admit (place) afterwards;
 --        named(status, detail), the detail of an event `rate_limited`, behind the status. A status of nil is a 429.
+local MOST_GUESS_MS = 300000
+
 local function named(status, detail)
   return status and status .. ', ' .. detail or detail
 end
@@ -60,7 +62,16 @@ local function lower(gate, rules)
   slow_down(gate, 1, gate.rate)
 end
 
+-- Counts the closings in a row, and returns how long this one is if the host has named no time. The jitter keeps
+-- groups apart that were closed together.
+local function guess(gate, ms, was_probe)
+  gate.row = was_probe and gate.row + 1 or gate.probe ~= '-' and gate.row or 0
+  return was_probe and math.min(ms * 2 ^ gate.row, MOST_GUESS_MS) * (1 - now % 128 / 1024) or ms
+end
+
 local function meet(gate, ms, granted, counts, was_probe, status, id)
+  local guessed = guess(gate, -ms, was_probe)
+  ms = ms < 0 and guessed or ms
   local rules, by_hand, before = gate.rules, gate.why == 'h' and gate.opens >= UNTIL_OPENED, gate.rate
   local opens = by_hand and now + ms or math.max(gate.opens, now + ms)
   if instant < gate.since then -- `since` is the end of the closing that has lowered the rate

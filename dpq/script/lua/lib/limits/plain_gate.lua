@@ -8,7 +8,7 @@
 --        plain_at(gate), when such windows let one unit start, ms;
 --        pay_all(gate), which charges all of them for one unit.
 local EMPTY = { opens = 0, why = '-', probe = '-', rate = 0, since = 0, used = 0, learned = 0, beside = 0, slack = 0,
-  last = 0, turn = 0, taught = 0, met = 0, spent = '', reset = '' }
+  last = 0, turn = 0, taught = 0, met = 0, row = 0, spent = '', reset = '' }
 
 local function set_more(gate, name, value)
   gate.plain, gate.simple = false, false

@@ -1,0 +1,591 @@
+"""The meaning of a host's answer: whom it is about, when to come again, and what is left.
+
+`RateLimited.from_response`, the transports, `dpq run`, the Scrapy scheduler and the workers ask
+it; nothing else reads a header. What a vendor alone does stands in a table, with its source.
+
+A 420 or a 429 is a limit, and so is a status that the caller names. A 403, 430, 503, 509 or 529 is
+one if it says that a limit is spent or when to come again; without that, the host has failed, and
+has limited nobody. Any other failure that names a time is about this request: it comes again then.
+The seconds are read in this order of trust:
+
+1. `Retry-After` (seconds, a span, a date); then its kin: `X-RateLimit-Retry-After`,
+   `Retry-After-Ms`, `X-Ms-Retry-After-Ms`.
+2. The limits that are spent: less than one unit is left. The longest of their resets, over all of
+   `RateLimit: "name";r=0;t=30`, the older `RateLimit: remaining=0, reset=30`, and every pair
+   `...-Remaining` and `...-Reset` whose name has "limit" in it, as `X-Rate-Limit-Reset`,
+   `x-ratelimit-reset-tokens`, `anthropic-ratelimit-requests-reset`. Without a `t` it is the window
+   `w` of the same name in `RateLimit-Policy`; if no header names a reset, it is the window that
+   stands in the name, as in `x-ratelimit-remaining-req-minute`.
+3. The longest `...-Reset` of a limit that does not say how many units are left. If a limit has
+   units left, it is ignored: it was not the one that was hit.
+4. The beginning of the body: `"retry_after": 3`, "Please try again in 6m0s".
+5. The shortest window of `RateLimit-Policy`: a guess, since the spent one is not named.
+6. `DEFAULT_RETRY_AFTER`. This, and a wait below a second, is a guess: the server doubles it with
+   each closing in a row.
+
+Units of a budget come back all at once at the reset, but for Anthropic's, and where the reset is a
+span such as 6m0s, as OpenAI's: there `...-Limit` are left after it, and they come back evenly.
+
+A moment counts from the answer's own `Date`, so that no two clocks need agree; without a `Date`,
+from the clock of this machine. What cannot be read, or is no plausible time, counts as absent.
+Nothing here raises, and any answer takes at most a few ms. `X-RateLimit-Global` and the like are
+not read: only the caller knows the part that a limit covers.
+
+No library reads these headers: of 65 answers that name a time, retryheader 1.0 reads 23,
+ratelimit-headers 0.1 reads 20, the `Retry` of urllib3 2.8 reads 11.
+
+Source: RFC 9110, 10.2.3 and 5.6.7; draft-ietf-httpapi-ratelimit-headers, versions 00 to 10; the
+documents of the hosts that tests/unit/test_answers.py names beside its cases.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Container, Iterable, Iterator, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Any, Literal, NamedTuple, Protocol
+
+from pydantic_core import from_json
+
+from dpq.limits.header_values import longest, moment_in, numbers_in, span_in, structured, wait_in
+from dpq.model.errors import ConfigurationError
+
+__all__ = [
+    "DEFAULT_RETRY_AFTER",
+    "LEAST_RETRY_AFTER",
+    "MAX_RETRY_AFTER",
+    "About",
+    "Headers",
+    "HostLimit",
+    "Meaning",
+    "limits_in",
+    "meaning_of",
+    "parts_of",
+]
+
+MAX_RETRY_AFTER = 86_400.0
+"""Seconds that an answer can close a group at most: one day, however large its number is.
+
+If a host asks for more, it says so again after the day, and that costs one request: the probe.
+"""
+
+DEFAULT_RETRY_AFTER = 5.0
+"""Seconds to wait if a limited host does not say how long, with a 429.
+
+Most limits are per second or per minute. After a closing a single probe goes first. So a guess that
+is too short costs one request in five seconds, and a guess that is too long leaves a ready host
+idle.
+"""
+
+LEAST_RETRY_AFTER = 1.0
+"""Seconds to wait at least, whatever a host says: "now" was just refused."""
+
+MAX_BODY = 8192
+"""Bytes of a body that are read. Errors are shorter, but for pages of HTML."""
+
+_MAX_HEADERS = 128  # http.client stops at 100
+_MAX_CHARACTERS = 1000  # characters of a name or a value; a longer header counts as absent
+_MAX_TEXT = 4000  # characters of all headers that are read; hosts send a few hundred
+
+About = Literal["", "request", "resource", "account", "host"]
+"""The part that a refusal is about: none (a good answer), this request alone, the model or the
+resource that it asked for, the account or its key, or the host."""
+
+
+# What vendors do alike, as far as it is no common form
+
+LIMITS = (420, 429)
+"""The statuses that say that a limit was hit, whatever the headers say."""
+
+OVERLOADED = (430, 503, 509, 529)
+"""The statuses that are limits with a time to come again. 430 is Shopify's, 509 that of hosting
+panels, 529 Anthropic's: https://docs.anthropic.com/en/api/errors"""
+
+ACCOUNT = (401, 402)
+"""The statuses that no other request would escape: the key is wrong, or there is no money."""
+
+AGAIN = (408, 409, 425, 498)
+"""The statuses below 500 after which the same request may succeed. The libraries of OpenAI and
+Anthropic repeat a 409; 498 is Groq's, of its flexible tier: https://console.groq.com/docs/errors"""
+
+FINAL = (400, 404, 405, 410, 413, 414, 415, 422)
+"""The statuses of a request that is wrong in itself: RFC 9110, 15.5."""
+
+SAID: dict[str, About] = {
+    r"account\b.{0,40}\b(?:not active|suspended|deactivated|disabled|in arrears)": "account",
+    r"insufficient[ _](?:balance|credits?|funds)|out of credits|invalid_api_key": "account",
+    r"models?\b.{0,80}\b(?:not found|not exist|deprecated|decommissioned|retired)": "resource",
+    # https://platform.openai.com/docs/guides/error-codes
+    "insufficient_quota|billing_not_active|billing_hard_limit|account_deactivated": "account",
+    "unsupported_country": "account",
+    "model_not_found": "resource",
+    "context_length_exceeded": "request",
+    # The same, and https://console.groq.com/docs/errors: more than a limit will ever allow
+    "request[ _]too[ _]large": "request",
+    "blocked_api_access": "account",
+    # https://console.groq.com/docs/deprecations
+    "model_decommissioned": "resource",
+    # https://docs.anthropic.com/en/api/errors
+    "authentication_error|billing_error|credit balance is too low": "account",
+    "specified api usage limits|organization has been dis": "account",
+    "extra usage is required": "request",
+    "^not_found_error model:": "resource",
+    # https://ai.google.dev/gemini-api/docs/troubleshooting
+    "api_key_invalid|api key not valid|service_disabled|location is not supported": "account",
+    # https://openrouter.ai/docs/api-reference/limits
+    "key limit exceeded": "account",
+    "no endpoints found": "resource",
+    # https://docs.x.ai/docs/key-information/debugging
+    "spending limit|used all available credits": "account",
+    # https://platform.moonshot.ai/docs/api/chat
+    "exceeded_current_quota_error|access_terminated": "account",
+    # https://help.aliyun.com/zh/model-studio/error-code
+    "arrearage": "account",
+    # https://docs.aws.amazon.com/bedrock/latest/userguide/troubleshooting-api-error-codes.html
+    "expiredtokenexception|unrecognizedclientexception": "account",
+    # https://docs.litellm.ai/docs/proxy/users
+    "budget_exceeded|budget has been exceeded": "account",
+    # https://docs.mistral.ai/api
+    "invalid_model": "resource",
+    # https://learn.microsoft.com/en-us/azure/ai-services/openai/reference
+    "deploymentnotfound": "resource",
+}
+"""Patterns of a failure's codes and message, in lower case, that say whom it is about. No other try
+of the same request helps, but a 429 about the account is waited for: somebody may pay."""
+
+LIMIT_IN_BODY: dict[str, float] = {
+    # https://docs.github.com/en/rest/using-the-rest-api/rate-limits-for-the-rest-api: a minute
+    "secondary rate limit": 60.0,
+    # https://developers.google.com/workspace/drive/api/guides/handle-errors
+    "ratelimitexceeded": DEFAULT_RETRY_AFTER,
+    # https://docs.aws.amazon.com/general/latest/gr/api-retries.html
+    "throttlingexception": DEFAULT_RETRY_AFTER,
+}
+"""Texts, in lower case, that make a 400 or a 403 a limit, and the seconds if it names none."""
+
+IN_BODY = (
+    # Discord, Telegram, Matrix, Google's RetryInfo, monday.com: seconds, a span, or with its unit
+    r'"(?:retry[_-]?(?:after|delay|in)|estimated_time)[_-]?(ms|seconds)?"\s*:\s*"?([\d.]+ ?m?s?)\b',
+    # OpenAI, Azure, Gemini, litellm, Django REST framework: "Please try again in 6m0s."
+    r"(?:again|retry|available|resets?|wait)(?: in| after| for)?()"
+    r" (\d[\d.]* ?[a-z]+(?:[, ]*\d[\d.]* ?[a-z]+)*)",
+)
+"""The waits in bodies: patterns of a unit and a value.
+
+Source: https://discord.com/developers/docs/topics/rate-limits,
+https://core.telegram.org/bots/api#responseparameters,
+https://spec.matrix.org/latest/client-server-api/#rate-limiting,
+https://cloud.google.com/apis/design/errors,
+https://developer.monday.com/api-reference/docs/rate-limits,
+https://www.django-rest-framework.org/api-guide/throttling/
+"""
+
+FORMS = {
+    # https://developer.bigcommerce.com/docs/start/best-practices/api-rate-limits
+    "x-ratelimit-requests-left": "x-ratelimit-remaining={0}",
+    "x-ratelimit-requests-quota": "x-ratelimit-limit={0}",
+    "x-ratelimit-time-reset-ms": "x-ratelimit-reset={0} ms",
+    # https://developers.hubspot.com/docs/developer-tooling/platform/usage-guidelines
+    "x-hubspot-ratelimit-max": "x-hubspot-ratelimit-limit={0}",
+    "x-hubspot-ratelimit-interval-milliseconds": "x-hubspot-ratelimit-window={0} ms",
+    # https://developer.atlassian.com/cloud/trello/guides/rest-api/rate-limits/
+    "x-ratelimit-api-key-remaining": "key-ratelimit-remaining={0}",
+    "x-ratelimit-api-key-interval-ms": "key-ratelimit-window={0} ms",
+    "x-ratelimit-api-token-remaining": "token-ratelimit-remaining={0}",
+    "x-ratelimit-api-token-interval-ms": "token-ratelimit-window={0} ms",
+    # https://developers.strava.com/docs/rate-limits/: from each full quarter of an hour, by day
+    "x-ratelimit-limit": "x-ratelimit-limit-15min={0},x-ratelimit-limit-day={1}",
+    "x-ratelimit-usage": "x-ratelimit-used-15min={0},x-ratelimit-calendar-15min=900,"
+    "x-ratelimit-used-day={1},x-ratelimit-calendar-day=86400",
+    # https://shopify.dev/docs/api/admin-rest/usage/rate-limits: a bucket, full after 20 s
+    "x-shopify-shop-api-call-limit": "shop-ratelimit-used={0},shop-ratelimit-limit={1},"
+    "shop-ratelimit-reset=20s",
+    # https://developer.salesforce.com/docs/atlas.en-us.api_rest.meta/api_rest/headers_api_usage.htm
+    "sforce-limit-info": "sforce-ratelimit-used-day={0},sforce-ratelimit-limit-day={1}",
+    # https://bybit-exchange.github.io/docs/v5/rate-limit
+    "x-bapi-limit-status": "bapi-ratelimit-remaining={0}",
+    "x-bapi-limit-reset-timestamp": "bapi-ratelimit-reset={0}",
+    # https://developers.etsy.com/documentation/essentials/rate-limits
+    "x-remaining-this-second": "etsy-ratelimit-remaining-second={0}",
+    "x-remaining-today": "etsy-ratelimit-remaining-day={0}",
+    # https://developer.xero.com/documentation/guides/oauth2/limits/
+    "x-minlimit-remaining": "xero-ratelimit-remaining-minute={0}",
+    "x-appminlimit-remaining": "xero-ratelimit-remaining-app-minute={0}",
+    "x-daylimit-remaining": "xero-ratelimit-remaining-day={0}",
+}
+"""Headers of one vendor, and what they say in the common form; {0} is the first number in them.
+"rate-limit" is spelled "ratelimit" here."""
+
+EVENLY = ("anthropic-",)
+"""The names whose units come back evenly, although their reset is a moment.
+https://docs.anthropic.com/en/api/rate-limits: "the token bucket algorithm"."""
+
+REJECTED = ("rejected",)
+"""The states of a limit that is spent, where others are not: those of Anthropic's subscriptions,
+`anthropic-ratelimit-unified-5h-status` (https://github.com/anthropics/claude-code/issues)."""
+
+_NO_UNIT = re.compile(
+    r"requests?|reqs?|limit|limits|user|app|project|org|organization|ip|global|default|account|core"
+    r"|unified|[0-9]*-?(?:s|m|h|d|sec|min|seconds?|minutes?|hours?|days?|weeks?|months?|hourly|daily)"
+    r"|[0-9]+"
+)
+"""Words of a header's name that say whose limit it is, or of which window: no unit."""
+
+_LONGEST_IN_NAME = 3600.0
+"""Seconds of a window that only stands in a name, at most: nobody says when the day has begun."""
+
+
+# What an answer means
+
+
+class _Items(Protocol):
+    def items(self) -> Iterable[tuple[Any, Any]]: ...
+
+
+Headers = _Items | Iterable[tuple[str | bytes, str | bytes]]
+"""Headers as HTTP clients give them: a mapping, another object with `items()`, or pairs."""
+
+_Fields = defaultdict[str, list[str]]
+
+
+class HostLimit(NamedTuple):
+    """One limit of a host: units left, and seconds until there are more; None when not said.
+
+    Attributes:
+        name: The words that say what it counts, as "input-tokens"; "" if there are none.
+        even: The units come back evenly until then.
+        size: The units of the whole limit.
+        window: The seconds of its window.
+    """
+
+    left: float | None
+    wait: float | None
+    name: str = ""
+    even: bool = False
+    size: float | None = None
+    window: float | None = None
+
+    @property
+    def unit(self) -> str | None:
+        """The unit that it counts, "" for requests; None if it counts what is under way, which no
+        task uses up."""
+        words = [word for word in re.split("[^a-z0-9]+", self.name.lower()) if word]
+        if "concurrent" in words or "concurrency" in words:
+            return None
+        unit = "_".join(word for word in words if not _NO_UNIT.fullmatch(word))
+        return unit if re.fullmatch("[a-z][a-z0-9_]{0,15}", unit) else ""
+
+    @property
+    def is_spent(self) -> bool:
+        """Less than one unit is left."""
+        return self.left is not None and self.left < 1
+
+
+class Meaning(NamedTuple):
+    """The meaning of an answer.
+
+    Attributes:
+        about: Whom a refusal is about.
+        again: The same request may succeed later.
+        wait: Seconds until it is worth trying again, up to `MAX_RETRY_AFTER`; None if not said.
+        guessed: Nobody has named `wait`: it grows with each refusal in a row.
+        final: No other try of this request can succeed, wherever and whenever.
+    """
+
+    about: About = ""
+    again: bool = False
+    wait: float | None = None
+    guessed: bool = False
+    final: bool = False
+
+    @property
+    def is_limit(self) -> bool:
+        """Other requests would be refused, too, until `wait` is over."""
+        return self.again and self.wait is not None and self.about not in ("", "request")
+
+
+def meaning_of(
+    status: int,
+    headers: Headers,
+    body: bytes | str = b"",
+    statuses: Container[int] | None = None,
+    least: float = LEAST_RETRY_AFTER,
+) -> Meaning:
+    """Say what an answer means.
+
+    Args:
+        status: The status; what is no int means nothing.
+        headers: The headers.
+        body: The body, or its beginning, as far as it is known.
+        statuses: The limits that need no header, in place of 420, 429, and of those that do.
+        least: Seconds to wait at least.
+    """
+    if not isinstance(status, int):
+        return Meaning()
+    is_limit = status in (LIMITS if statuses is None else statuses)
+    if status < 400 and not is_limit:
+        return Meaning()
+    fields, text = _read(headers), _beginning(body)
+    usual = [LIMIT_IN_BODY[said] for said in LIMIT_IN_BODY if status in (400, 403) and said in text]
+    is_limit = is_limit or bool(usual)
+    limits = _limits(fields)
+    may_be = is_limit or status == 403 or (statuses is None and status in OVERLOADED)
+    may_pass = status >= 500 or status in AGAIN
+    spent = [limit.wait for limit in limits if limit.is_spent] if may_be else []
+    named = _first(
+        _asked(fields, _now(fields)),
+        longest(spent),
+        longest(limit.wait for limit in limits if limit.left is None and may_be and status != 403),
+        _in_body(text) if may_be or may_pass else None,
+    )
+    hit = is_limit or (may_be and (bool(spent) or named is not None))
+    told = _SAID.search(_words(text)[:_MAX_CHARACTERS])
+    about: About = (
+        _ABOUT[told.lastindex - 1]
+        if told and told.lastindex
+        else _WHOM.get(status, "resource" if hit else "request")
+    )
+    should = {value.lower() for value in fields["x-should-retry"]}
+    if "true" in should or "false" in should:  # the libraries of OpenAI and Anthropic obey it first
+        again = "true" in should
+        about = about if again or about == "account" else "request"
+    else:
+        again = about == "account" and is_limit if told else hit or may_pass or named is not None
+    if hit and named is None:
+        named = min(_windows(fields).values(), default=None)
+    if not again or not (hit or named is not None):
+        final = about == "request" and not again and bool(told or should or status in FINAL)
+        return Meaning(about, again, final=final)
+    wait = min(named, MAX_RETRY_AFTER) if named is not None else max([*usual, DEFAULT_RETRY_AFTER])
+    return Meaning(about, True, max(wait, least), named is None or named < least)
+
+
+_WHOM: dict[int, About] = {
+    **dict.fromkeys(ACCOUNT, "account"),
+    **dict.fromkeys(OVERLOADED, "host"),
+}
+_ABOUT = tuple(SAID.values())
+_SAID = re.compile("|".join(f"({pattern})" for pattern in SAID))
+_IN_BODY = [re.compile(pattern, re.ASCII) for pattern in IN_BODY]
+
+
+def _first(*waits: float | None) -> float | None:
+    return next((wait for wait in waits if wait is not None), None)
+
+
+def _beginning(body: object) -> str:
+    """Return the text with which a body begins, in lower case."""
+    if not isinstance(body, str | bytes | bytearray):
+        return ""
+    start = body[:MAX_BODY]
+    return (start if isinstance(start, str) else start.decode("utf-8", "replace")).lower()
+
+
+def _words(text: str) -> str:
+    """Find the codes and the message of an error; nothing of a request that it repeats."""
+    try:
+        error = from_json(text)
+    except ValueError:
+        return text
+    error = error[0] if isinstance(error, list) and error else error
+    inner: Any = error.get("error") if isinstance(error, Mapping) else None
+    places = [each for each in (inner, error) if isinstance(each, Mapping)]
+    names = ("type", "code", "status", "message", "detail", "msg", "__type")
+    words = [each.get(name) for each in places for name in names]
+    return " ".join(each for each in (*words, inner) if isinstance(each, str))
+
+
+def _in_body(text: str) -> float | None:
+    """Read the longest wait of the first form that a body has."""
+    found = (
+        [wait_in(v + ("ms" if unit == "ms" else ""), 0) for unit, v in pattern.findall(text)]
+        for pattern in _IN_BODY
+    )
+    return next((wait for wait in map(longest, found) if wait is not None), None)
+
+
+def limits_in(headers: Headers) -> list[HostLimit]:
+    """Read all limits that an answer names."""
+    return _limits(_read(headers))
+
+
+def parts_of(response: Any) -> tuple[int, Any, bytes | str]:
+    """Read the status, the headers and what is known of the body of any HTTP client's answer.
+
+    A body that was not read yet stays where it is.
+
+    Raises:
+        ConfigurationError: It has no status or no headers.
+    """
+    told = (getattr(response, name, None) for name in ("status_code", "status", "code"))
+    status = next((status for status in told if isinstance(status, int)), None)
+    headers = getattr(response, "headers", None)
+    if status is None or headers is None:
+        raise ConfigurationError(
+            f"response is {response!r:.200}: it must have headers, and an int as status_code, "
+            "status or code"
+        )
+    # requests and httpx, aiohttp, Scrapy: their public names would read from the network, or raise
+    bodies = (getattr(response, name, None) for name in ("_content", "_body", "body"))
+    return status, headers, next((body for body in bodies if isinstance(body, str | bytes)), b"")
+
+
+# The headers
+
+
+def _read(headers: Headers) -> _Fields:
+    """Collect the readable headers by name, in lower case, as `FORMS` says."""
+    fields: _Fields = defaultdict(list)
+    room = _MAX_TEXT
+    with suppress(TypeError):  # the caller's object holds no pairs, or no more pairs
+        items = getattr(headers, "items", None)
+        pairs: Any = items() if callable(items) else headers
+        for name, value in islice(_pairs(islice(pairs, _MAX_HEADERS)), _MAX_HEADERS):
+            size = len(name) + len(value)
+            says = name in ("date", "x-should-retry") or name in FORMS
+            says = says or "limit" in name or "retry-after" in name
+            if says and size <= room:
+                room -= size
+                fields[name].append(value)
+                with suppress(IndexError):  # fewer numbers than the form has
+                    for form in FORMS[name].split(",") if name in FORMS else ():
+                        common, _, said = form.format(*_NUMBER.findall(value)).partition("=")
+                        fields[common].append(said)
+    return fields
+
+
+def _pairs(pairs: Iterable[Any]) -> Iterator[tuple[str, str]]:
+    """List names and values as text; Scrapy's headers have a list of values for each name."""
+    for pair in pairs:
+        if isinstance(pair, tuple | list) and len(pair) == 2:
+            name = _text(pair[0]).lower().replace("rate-limit", "ratelimit")
+            for value in pair[1] if isinstance(pair[1], list) else (pair[1],):
+                yield name, _text(value)
+
+
+def _text(value: object) -> str:
+    """Convert a name or a value to ASCII text; "" if it is no such text, or too long."""
+    if not isinstance(value, str | bytes) or len(value) > _MAX_CHARACTERS:
+        return ""
+    text = value.decode("latin-1") if isinstance(value, bytes) else value
+    return text.strip(" \t\r\n") if text.isascii() else ""
+
+
+def _now(fields: _Fields) -> float:
+    date = longest(map(moment_in, fields["date"]))
+    return datetime.now(UTC).timestamp() if date is None else date
+
+
+_NUMBER = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
+_THOUSANDS = re.compile(r"[1-9]\d{0,2}(?:,\d{3})+", re.ASCII)
+
+
+def _asked(fields: _Fields, now: float) -> float | None:
+    """Read Retry-After, else the longest of the headers like it."""
+    exact = (v.replace(",", "") if _THOUSANDS.fullmatch(v) else v for v in fields["retry-after"])
+    kin = (
+        wait_in(value + "ms" if name.endswith("-ms") else value, now)
+        for name, values in fields.items()
+        for value in values
+        if name.endswith(("-retry-after", "retry-after-ms"))
+    )
+    return _first(longest(wait_in(value, now) for value in exact), longest(kin))
+
+
+def _limits(fields: _Fields) -> list[HostLimit]:
+    """Read all limits. If none names a reset, their windows count as resets."""
+    now = _now(fields)
+    limits = [*_paired(fields, now), *_listed(fields, _windows(fields), now)]
+    if any(limit.wait is not None for limit in limits):
+        return limits
+    return [each._replace(wait=each.window or _window_in(each.name)) for each in limits]
+
+
+_PART = re.compile(
+    r"-(remaining|used|reset|window|calendar|status)(?:-?(?:after|time|date|timestamp))?(?=-|$)"
+)
+_SIZE = re.compile(r"-(limit)(?=-|$)")
+_COMPACT = re.compile(r"(?:[0-9.]+[a-z]+)+")
+"""A span as Go writes it and OpenAI: 6m0s."""
+
+
+def _paired(fields: _Fields, now: float) -> Iterator[HostLimit]:
+    """Read the limits that stand in several headers, whose names differ in one word."""
+    limits: defaultdict[str, _Fields] = defaultdict(lambda: defaultdict(list))
+    for name, values in fields.items():
+        word = ("limit" in name and _PART.search(name)) or (
+            "ratelimit" in name and _SIZE.search(name)
+        )
+        if word:
+            limits[name[: word.start()] + name[word.end() :]][word[1]] += values
+    for name, limit in limits.items():
+        resets = limit["reset"]
+        of = {
+            part: [n for value in values for n in numbers_in(value)]
+            for part, values in limit.items()
+        }
+        size = min(of.get("limit", ()), default=None)
+        left = of.get("remaining", [])
+        if size is not None and of.get("used"):
+            left = [*left, max(0.0, size - max(of["used"]))]
+        if any(state in REJECTED for state in limit["status"]):
+            left = [0.0]
+        elif limit["status"] or not (left or resets):
+            continue
+        wait = longest(
+            [
+                *(wait_in(value, now) for value in resets),
+                *(length - now % length for length in of.get("calendar", ()) if length),
+            ]
+        )
+        words = re.search(r"limit(.*)", name)
+        yield HostLimit(
+            min(left, default=None),
+            wait,
+            words[1] if words else "",
+            name.startswith(EVENLY) or all(map(_COMPACT.fullmatch, resets or [""])),
+            size,
+            longest(wait_in(value, now) for value in limit["window"]),
+        )
+
+
+def _window_in(name: str) -> float | None:
+    """Read the window in a name, as "minute" in req-minute, or 15min: an hour at most."""
+    spans = (span_in(word) or span_in(f"1{word}") for word in name.split("-"))
+    window = _first(*spans)
+    return None if window is None else min(window, _LONGEST_IN_NAME)
+
+
+def _listed(fields: _Fields, windows: dict[str, float], now: float) -> Iterator[HostLimit]:
+    """Read the limits of `RateLimit`, in the syntax of any draft, and of headers like it."""
+    policies = _policies(fields)
+    for name, values in fields.items():
+        if "ratelimit" in name and not _PART.search(name) and not name.endswith("-policy"):
+            for policy, params in structured(", ".join(values)):
+                left = numbers_in(params.get("r") or params.get("remaining", ""))
+                wait = wait_in(
+                    params.get("t") or params.get("reset") or params.get("resets", ""), now
+                )
+                if left:  # Atlassian leaves it out while plenty is left
+                    window, said = windows.get(policy), policies.get(policy, {})
+                    sizes = numbers_in(said.get("q") or params.get("limit", ""))
+                    yield HostLimit(
+                        min(left),
+                        window if wait is None else wait,
+                        said.get("qu", ""),
+                        size=min(sizes, default=None),
+                        window=window,
+                    )
+
+
+def _windows(fields: _Fields) -> dict[str, float]:
+    """Read the windows of the policies that name one, in seconds."""
+    params = {policy: wait_in(p.get("w", ""), 0) for policy, p in _policies(fields).items()}
+    return {policy: window for policy, window in params.items() if window}
+
+
+def _policies(fields: _Fields) -> dict[str, dict[str, str]]:
+    """Read the parameters of each policy: its units (`q`), its window (`w`), its unit (`qu`)."""
+    texts = (", ".join(v) for name, v in fields.items() if name.endswith("ratelimit-policy"))
+    return {policy: params for text in texts for policy, params in structured(text)}
