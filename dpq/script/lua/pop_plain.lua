@@ -35,12 +35,15 @@ if limited then
   end
 end
 local one_by_one = limited or redis.call('EXISTS', groups) == 1
-if one_by_one and most > 16 then -- pop is quicker
-  return { -5 }
+if one_by_one then
+  if most > 16 then -- pop is quicker
+    return { -5 }
+  end
+  -- Needs: heads
 end
 local token = math.floor(instant * 1000)
 token = last and last > token and last < 9e15 and last or token -- as in pop
-local reply, leases, size, left, n = { now + visibility }, {}, 0, nil, 0
+local reply, leases, size, left, n, emptied = { now + visibility }, {}, 0, nil, 0, 0
 local lease_end = string.format('%d', reply[1])
 while n < 2 * most and not left and size <= max_bytes and (n == 0 or not limited or queue_free()) do
   local popped = redis.call('ZPOPMIN', ready, one_by_one and '1' or math.min(100, most - n / 2))
@@ -62,11 +65,8 @@ while n < 2 * most and not left and size <= max_bytes and (n == 0 or not limited
       token = token + 1
       reply[n + 2], reply[n + 3] = ids[i], string.format('%d 0 1 0 - 0 ', token) .. raw
       leases[n + 1], leases[n + 2], n = lease_end, ids[i], n + 2
-      if limited then
-        charge_plain(group, ids[i])
-      elseif group ~= '' then
-        -- Needs: heads
-        raise_heir(group)
+      if not (limited and charge_plain(group, ids[i])) and group ~= '' and not raise_heir(group) then
+        emptied = emptied + 1
       end
     end
   end
@@ -81,7 +81,7 @@ for i = 3, n + 1, 2 do
   count_time(string.sub(reply[i], 29, 39), 1, 16)
 end
 store_times('w')
-local text = limited and store_plain()
+local text = limited and store_plain(emptied)
 if settings[8] then
   redis.call('HDEL', conf, 'shut_until')
 end

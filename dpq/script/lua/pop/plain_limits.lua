@@ -1,14 +1,15 @@
 -- plain_limits: apply limits of one even window, and the concurrency of groups, in the short way of pop (pop_plain).
 -- Keys: groups closed limits gates tracked
--- Needs: now, window_rule, plain_gate, plain_text, heads, hash_table, notice, has_ended
+-- Needs: now, window_rule, plain_gate, plain_text, hash_table, notice, has_ended
 -- Gives: plain_limits(rules, gate, heavy): true if all limits of the queue are of this kind, and it lets a task
 --        run. The arguments are settings (pop_plain);
 --        queue_free(), true if the limit of the queue lets one more task run;
 --        group_lets(group), true if a group lets its task run; nil if pop is to decide;
---        charge_plain(group, id), which charges for a task, and closes its group or gives it its next head;
---        store_plain(), which stores what has changed. It returns the text of the queue's gate, or nil.
+--        charge_plain(group, id), which charges for a task. It returns true if it closes the group;
+--        store_plain(emptied), which stores what has changed; so many groups have no task left. It returns the text of
+--        the queue's gate, or nil.
 local own_limits, of_all, queue = 0, nil, nil
-local gate_of_group, out_of, gone, moments, opening, emptied = {}, {}, {}, {}, nil, 0
+local gate_of_group, out_of, gone, moments, opening = {}, {}, {}, {}, nil
 
 local function queue_free()
   return not queue or plain_at(queue) <= instant
@@ -62,12 +63,11 @@ local function charge_plain(group, id)
   if opens > instant then
     gone[#gone + 1], moments[#moments + 1], moments[#moments + 2] = group, string.format('%.17g', opens), group
     opening = math.min(opening or opens, opens)
-  elseif group ~= '' and not raise_heir(group) and own_limits + (of_all and 1 or 0) > 0 then
-    emptied = emptied + 1
   end
+  return opens > instant
 end
 
-local function store_plain()
+local function store_plain(emptied)
   local texts = {}
   if gone[1] then
     redis.call('HDEL', groups, unpack(gone))
@@ -86,7 +86,7 @@ local function store_plain()
     redis.call('HSET', gates, unpack(texts))
     as_table(gates, now % 64 == 0)
   end
-  if emptied > 0 then
+  if emptied > 0 and own_limits + (of_all and 1 or 0) > 0 then
     drop_ended(2 * emptied)
   end
   return queue and plain_text(queue)
