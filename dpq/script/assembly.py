@@ -135,7 +135,9 @@ class Sources:
         for found in needs:
             files: dict[str, None] = {}
             self._collect(_names(found[2]), (), files)
-            wanted.append(files)
+            named = {name for file in _names(found[2]) for name in gives[file]}
+            chosen = self._used(" ".join(named & _read_in(_stripped(source))), list(files))
+            wanted.append([file for file, parts in chosen.items() if parts])
         at_once = {
             file
             for found, files in zip(needs, wanted, strict=True)
@@ -215,13 +217,17 @@ def _parts_of(source: str) -> list[_Part]:
     parts = []
     for text in _TOP.split(_stripped(source, indented=True))[1:]:
         found = _LOCAL.match(text)
-        names = _names(_DECLARED.match(text)[1])
+        names = _names(_DECLARED.findall(text)[0])
         given = [each for each in names if found and public.issuperset(names)]
         if given:
-            text = (f"{given[0]} = function" if found[1] else found[3]) + text[found.end() :]
+            text = _LOCAL.sub(_without_local, text, 1)
         code = _stripped(text)
         parts.append(_Part(code, names, given, _read_in(code)))
     return parts
+
+
+def _without_local(found: re.Match[str]) -> str:
+    return f"{found[2]} = function" if found[1] else found[3]
 
 
 def _parted(source: str) -> tuple[str, str]:

@@ -1,6 +1,6 @@
 -- check_batches: list the tasks of batches, a page at a time, to compare their number with what a batch counts.
 --
--- Keys: delayed meta dead conf wake tick batches
+-- Keys: meta dead conf
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  cursor     "0" to begin
 -- ARGV[3]  most       tasks to look at, about

@@ -1,6 +1,6 @@
 -- push_plain: add tasks that are ready at once, if there is nothing to decide. It is the short way of push.
 --
--- Keys: ready waiting groups closed meta conf stats wake tick
+-- Keys: ready waiting groups closed meta conf stats wake
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2..]           plain tasks, as push has them: id, score, "max priority TAB group LF" and payload
 --
