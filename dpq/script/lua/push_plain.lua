@@ -43,7 +43,7 @@ if settings[2] == 'min' then
   turn_all(args, {})
 end
 local count, lifo = #ids, settings[2] == 'lifo'
-local reached = redis.pcall('HINCRBY', stats, 'pushed', count)
+local reached = redis.pcall('HINCRBY', stats, 'pushed', count == 1 and '1' or count)
 if not tonumber(reached) or reached < count or reached > 9e14 then -- as in draw
   return { -5 }
 end
