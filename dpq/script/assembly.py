@@ -140,22 +140,22 @@ class Sources:
             wanted.append([file for file, parts in chosen.items() if parts])
         at_once = {
             file
-            for found, files in zip(needs, wanted, strict=True)
-            for file in files
+            for found, made in zip(needs, wanted, strict=True)
+            for file in made
             if not found[1] or sum(file in each for each in wanted) > 1
         }
         code = {
             file: "do\n" + "".join(part.code for part in parts) + "end\n" if parts else ""
             for file, parts in used.items()
         }
-        for found, files in reversed(list(zip(needs, wanted, strict=True))):
-            made = "".join(code[file] for file in files if file not in at_once)
-            source = source[: found.start()] + made + source[found.end() :]
+        for found, made in reversed(list(zip(needs, wanted, strict=True))):
+            text = "".join(code[file] for file in made if file not in at_once)
+            source = source[: found.start()] + text + source[found.end() :]
         names = [name for given in gives.values() for name in given]
-        made = f"local {', '.join(names)}\n" if names else ""
-        made += "".join(code[file] for file in used if file in at_once)
+        first = f"local {', '.join(names)}\n" if names else ""
+        first += "".join(code[file] for file in used if file in at_once)
         arguments, rest = _parted(source)
-        return arguments + made + rest
+        return arguments + first + rest
 
     def _used(self, source: str, files: list[str]) -> dict[str, list[_Part]]:
         """Choose the parts of files that an operation uses, itself or by other parts."""

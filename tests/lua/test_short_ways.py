@@ -232,3 +232,12 @@ def test_ack_of_a_closed_group(plain, clock, probe, redis, kind, waits):
         found.append((probe.call(name, clock(), tasks[0].id, tasks[0].token), probe.stored()))
     assert found[0] == found[1]
     assert found[0][0] == []
+
+
+def test_other_groups_of_a_queue_with_closed_ones(plain, clock, probe):
+    """A 429 of one group sends no pop of other groups the long way."""
+    plain.push_many([Push(i, group=f"g{i}", priority=9) for i in range(3)])
+    plain.rate_limited(plain.pop().task, 60)
+    reply, stored = taken(probe, clock, "pop_plain", 2)
+    assert len(reply) == 5
+    assert [group for group, _ in stored["closed"]] == [b"g0"]

@@ -80,19 +80,19 @@ store_times('w')
 if settings[8] then
   redis.call('HDEL', conf, 'shut_until')
 end
-local text, opening, ruled
+local text, opening
 if limited then
-  text, opening, ruled = store_plain()
+  text, opening = store_plain()
 end
 if opening then
   -- Needs: notice
   notice(opening - now)
 end
-if ruled and now % 64 == 0 then
+if limited and now % 64 == 0 then
   -- Needs: hash_table
   as_table(gates, true)
 end
-if ruled and emptied > 0 then
+if limited and emptied > 0 then
   -- Needs: has_ended
   drop_ended(2 * emptied)
 end

@@ -6,8 +6,8 @@
 --        queue_free(), true if the limit of the queue lets one more task run;
 --        group_lets(group), true if a group lets its task run; nil if pop is to decide;
 --        charge_plain(group, id), which charges for a task. It returns true if it closes the group;
---        store_plain(), which stores what has changed. It returns the text of the queue's gate, or nil; when the first
---        of the closed groups opens, ms, or nil; and whether groups have limits.
+--        store_plain(), which stores what has changed. It returns the text of the queue's gate, or nil; and when the
+--        first of the closed groups opens, ms, or nil.
 local own_limits, of_all, queue = 0, nil, nil
 local gate_of_group, out_of, gone, moments, opening = {}, {}, {}, {}, nil
 
@@ -25,8 +25,7 @@ local function plain_limits(rules, gate, heavy)
     queue = read_plain('', own, gate)
   end
   return (queue or not (rules or gate))
-    and (of_all or not text) and not (count > 0 and heavy == '1')
-    and (count > 0 or redis.call('EXISTS', gates) == 0) and queue_free()
+    and (of_all or not text) and not (count > 0 and heavy == '1') and queue_free()
 end
 
 local function group_lets(group)
@@ -84,5 +83,5 @@ local function store_plain()
   if texts[1] then
     redis.call('HSET', gates, unpack(texts))
   end
-  return queue and plain_text(queue), opening, of_all or own_limits > 0
+  return queue and plain_text(queue), opening
 end
