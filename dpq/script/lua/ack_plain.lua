@@ -1,6 +1,6 @@
 -- ack_plain: remove a finished task, if there is nothing to decide. It is the short way of ack.
 --
--- Keys: ready invisible waiting groups closed meta conf stats wake tick limits gates tracked
+-- Keys: invisible meta stats tracked ready waiting groups closed conf wake tick limits gates
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id
 -- ARGV[3]  token      of the delivery that holds the lease
@@ -10,6 +10,7 @@
 -- ended; if the queue counts leases itself, or producers wait for room; if the gate of its group holds more than
 -- grants; and if the group is closed and stays full, or has a limit that is more than one even window and a
 -- concurrency. Else a closed group opens, or gets the moment at which its window lets it.
+-- For a task without a group the keys after the fourth may be left out: each takes time.
 -- Lost reply: the second call finds the task gone, and so does ack.
 local time, id, token = ARGV[1], ARGV[2], ARGV[3]
 
