@@ -80,13 +80,13 @@ store_times('w')
 if settings[8] then
   redis.call('HDEL', conf, 'shut_until')
 end
-local text, opening
+local text, opens
 if limited then
-  text, opening = store_plain()
+  text, opens = store_plain()
 end
-if opening then
+if opens then
   -- Needs: notice
-  notice(opening - now)
+  notice(opens - now)
 end
 if limited and now % 64 == 0 then
   -- Needs: hash_table
