@@ -80,23 +80,23 @@ class LimitMachine(QueueMachine):
         ordered = ordered and scope is not None and concurrency == 1
         self.change_limit(scope, Rules.of(windows, concurrency, ordered), twice)
 
-    @precondition(lambda self: self.limited and self.limits.limits)
+    @precondition(lambda self: self.limited and self.model.limits)
     @rule(index=st.integers(0, 3), twice=rarely)
     def clear_limit(self, index: int, twice: bool) -> None:
-        scopes = list(self.limits.limits)
+        scopes = list(self.model.limits)
         self.change_limit(scopes[index % len(scopes)], None, twice)
 
     def change_limit(self, scope: str | None, rules: Rules | None, twice: bool) -> None:
         self.look()
         self.model.changes += 1
         before = {name: self.model.rules(name) for name in (None, *GROUPS)}
-        kept = dict(self.limits.limits)
-        self.limits.limits.pop(scope, None)
+        kept = dict(self.model.limits)
+        self.model.limits.pop(scope, None)
         if rules is not None:
-            self.limits.limits[scope] = rules
+            self.model.limits[scope] = rules
         changed = [name for name in before if self.model.rules(name) != before[name]]
         if any(self.is_open_question(name, scope, before[name]) for name in changed):
-            self.limits.limits = kept
+            self.model.limits = kept
             return
         if rules is None:
             self.call_unseen(twice, lambda: self.q.clear_limit(scope))
@@ -274,10 +274,10 @@ class LimitMachine(QueueMachine):
     def see_limit(self, state: LimitState) -> None:
         """What is shown of the limit of a scope is so."""
         model, name = self.model, state.group
-        rules = model.rules(name) if name != "*" else limits.limits["*"]
+        rules = model.rules(name) if name != "*" else model.limits["*"]
         assert (state.windows, state.concurrency) == (rules.windows, rules.concurrency)
         assert state.in_order is rules.in_order
-        assert state.default is (name not in (None, "*", *limits.limits) and "*" in limits.limits)
+        assert state.default is (name not in (None, "*", *model.limits) and "*" in model.limits)
         if name == "*":
             return
         gate: Gate = model.gate(name)
@@ -304,7 +304,7 @@ class LimitMachine(QueueMachine):
         if hasattr(self, "q"):
             if self.steps % 2:
                 states = self.eyes.limits()
-                assert {state.group for state in states} == {None, *self.limits.limits}
+                assert {state.group for state in states} == {None, *self.model.limits}
             else:
                 states = [self.eyes.group(GROUPS[self.steps // 2 % len(GROUPS)])]
             for state in states:
