@@ -1,8 +1,9 @@
 """The Lua scripts: read from package data, with all that they need in place, and their SHA-1.
 
 An operation is a file of `lua/`; what operations share stands in folders of `lua/lib/` or of their
-name. A line `-- Needs: record, groups` brings files in, each once. Those of the first line that is
-not indented are made at once; all others when a name that they give is read (`_made_later`).
+name. A line `-- Needs: record, groups` brings in the functions of files that are used, each once.
+Those of lines that are not indented are made at once. In a small script all others are made where
+their line stands (`_with_locals`); in a large one when a name is first read (`_made_later`).
 """
 
 import hashlib
