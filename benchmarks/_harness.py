@@ -40,7 +40,7 @@ ALL = (
     *(
         "push",
         "pop",
-        "groups",
+        "single",
         "limits",
         "cycle",
         "link",

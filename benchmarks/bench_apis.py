@@ -14,8 +14,7 @@ from zoneinfo import ZoneInfo
 
 from benchmarks._harness import Bench, Result, Target, payload, run_one
 from benchmarks._processes import processes
-from benchmarks.bench_groups import GROUPS
-from benchmarks.bench_pop import TASKS, in_hundreds
+from benchmarks.bench_pop import GROUPS, TASKS, in_hundreds
 from dpq import DPQ, Push, Quota, RateLimit
 
 WIDE = 1_000_000_000

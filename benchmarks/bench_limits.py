@@ -21,8 +21,7 @@ from benchmarks._harness import (
     run_one,
     server_clock,
 )
-from benchmarks.bench_groups import GROUPS
-from benchmarks.bench_pop import TASKS, in_hundreds
+from benchmarks.bench_pop import GROUPS, TASKS, in_hundreds
 from benchmarks.bench_push import ONE_BY_ONE
 from dpq import DPQ, Push
 

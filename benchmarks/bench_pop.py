@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 from typing import Any
 
-from benchmarks._harness import ROUNDS, SLICES, Bench, Result, Target, ratio, run_one
+from benchmarks._harness import ROUNDS, SLICES, Bench, Result, Target, payload, ratio, run_one
 from benchmarks.bench_push import HUNDREDS, ONE_BY_ONE, raw_members, zadd_in_hundreds
-from dpq import DPQ
+from dpq import DPQ, Push
 
+GROUPS = 10_000
 TASKS = (ROUNDS + 1) * SLICES * HUNDREDS * 100
 
 
@@ -51,6 +52,12 @@ def measure(bench: Bench) -> Iterator[Result]:
     hundreds = in_hundreds(bench, queue)
     name = "pop_many of 100 + ack_many / 100 ZADD in a pipeline"
     yield Result(name, "x", Target("at least", 0.6), *hundreds)
+    queue.push_many(
+        Push(payload=payload(n), priority=p, group=f"host-{bench.random.randrange(GROUPS)}.com")
+        for n, p in enumerate(bench.priorities(TASKS))
+    )
+    name = f"the same with {GROUPS} groups"
+    yield Result(name, "x", Target("at least", 0.38), *in_hundreds(bench, queue))
 
 
 if __name__ == "__main__":

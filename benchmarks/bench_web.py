@@ -12,7 +12,7 @@ from typing import Any
 from starlette.testclient import TestClient
 
 from benchmarks._harness import ROUNDS, Bench, Result, Target, payload, run_one, server_clock
-from benchmarks.bench_groups import GROUPS
+from benchmarks.bench_pop import GROUPS
 from dpq import DPQ, Push, RateLimit
 from dpq.script.keys import key_of
 from dpq.views.shared import FRESH_SECONDS

@@ -1,8 +1,9 @@
 """The Lua scripts: read from package data, with all that they need in place, and their SHA-1.
 
 An operation is a file of `lua/`; what operations share stands in folders of `lua/lib/` or of their
-name. A line `-- Needs: record, groups` brings files in, each once. Those of the first line that is
-not indented are made at once; all others when a name that they give is read (`_made_later`).
+name. A line `-- Needs: record, groups` brings in the functions of files that are used, each once.
+Those of lines that are not indented are made at once. In a small script all others are made where
+their line stands (`_with_locals`); in a large one when a name is first read (`_made_later`).
 """
 
 import hashlib
@@ -12,11 +13,14 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
+from typing import NamedTuple
 
 _NEEDS = re.compile(r"^( *)-- Needs: ((?:.*,\n *--  +)*.*)\n", re.MULTILINE)
 _KEYS = re.compile(r"^-- Keys: (.*(?:\n--  +.*)*)\n", re.MULTILINE)
 _GIVES = re.compile(r"^-- Gives: (.*(?:\n--  +.*)*)\n", re.MULTILINE)
 _LOCAL = re.compile(r"^local (?:(function) (\w+)|([\w, ]+?)(?= = (?!.*\bnil\b)))", re.MULTILINE)
+_TOP = re.compile(r"^(?=local )", re.MULTILINE)
+_DECLARED = re.compile(r"local (?:function )?(\w+(?:, \w+)*)")
 _STRING = r"'(?:[^'\\\n]|\\.)*'"
 _COMMENT = re.compile(rf"({_STRING})|--.*")
 _NAME = re.compile(rf"{_STRING}|[{{}}]|(?<![\w:])(?<!(?<!\.)\.)([A-Za-z_]\w*)(\s*=(?!=))?")
@@ -44,6 +48,19 @@ class Script:
         object.__setattr__(self, "sha", digest)
 
 
+MOST_LOCALS = 120
+"""Locals for functions of shared files in one script; Lua allows 200, and arguments need some."""
+
+
+class _Part(NamedTuple):
+    """A function or another local of a shared file."""
+
+    code: str
+    sets: list[str]
+    gives: list[str]
+    reads: set[str]
+
+
 class Sources:
     """The texts of Lua files: of operations, and of what they share."""
 
@@ -51,10 +68,13 @@ class Sources:
         self.operations = operations
         self.shared = shared
         self._needs = {name: needs_of(text) for name, text in shared.items()}
-        self._gives: dict[str, list[str]] = {}
-        self._code: dict[str, str] = {}
-        for name, text in shared.items():
-            self._code[name], self._gives[name] = _hoisted(text)
+        self._parts = {name: _parts_of(text) for name, text in shared.items()}
+        self._giver = {
+            name: file
+            for file, parts in self._parts.items()
+            for each in parts
+            for name in each.gives
+        }
 
     def script(self, name: str) -> Script:
         """Put one operation together, with all that it needs."""
@@ -71,34 +91,97 @@ class Sources:
         """Put what an operation needs behind the lines that name its arguments."""
         files: dict[str, None] = {}
         self._collect(needs_of(source), (f"{name}.lua",), files)
-        first = next((found for found in _NEEDS.finditer(source) if not found[1]), None)
-        at_once = _names(first[2]) if first else []
+        used = self._used(source, list(files))
+        gives = {
+            file: [each for part in parts for each in part.gives] for file, parts in used.items()
+        }
+        needs = list(_NEEDS.finditer(source))
+        at_once = [each for found in needs if not found[1] for each in _names(found[2])]
+        if sum(map(len, gives.values())) <= MOST_LOCALS:
+            return self._with_locals(source, used, gives, needs)
         later = [file for file in files if file not in at_once]
         slots: dict[str, str] = {}
         firsts = []
         for file in later:
             firsts.append(len(slots) + 1)
-            slots |= {
-                given: f"lib[{len(slots) + i}]" for i, given in enumerate(self._gives[file], 1)
-            }
+            slots |= {given: f"lib[{len(slots) + i}]" for i, given in enumerate(gives[file], 1)}
 
         def linked(code: str, needs: Iterable[str]) -> str:
-            given = {each for file in needs for each in self._gives[file]}
+            given = {each for file in needs for each in gives[file]}
             return _renamed(code, {each: slot for each, slot in slots.items() if each in given})
 
-        made = [
-            f"local {', '.join(self._gives[file])}\ndo\n"
-            f"{linked(self._code[file], self._needs[file])}end\n"
+        codes = {
+            file: linked("".join(part.code for part in used[file]), [file, *self._needs[file]])
             for file in files
-            if file in at_once
+        }
+        made = [
+            f"local {', '.join(gives[file])}\ndo\n{codes[file]}end\n"
+            for file in files
+            if file in at_once and gives[file]
         ]
-        if later:
-            texts = [linked(self._code[file], [file, *self._needs[file]]) for file in later]
-            made = ["local lib = {}\n", *made, _made_later(list(zip(firsts, texts, strict=True)))]
-        code = _stripped(source)
-        arguments = _ARGUMENTS.match(code)
-        start = arguments.end() if arguments else 0
-        return code[:start] + "".join(made) + linked(code[start:], needs_of(source))
+        texts = [(first, codes[file]) for first, file in zip(firsts, later, strict=True)]
+        made = ["local lib = {}\n", *made, _made_later(texts)] if later else made
+        arguments, code = _parted(source)
+        return arguments + "".join(made) + linked(code, needs_of(source))
+
+    def _with_locals(
+        self,
+        source: str,
+        used: Mapping[str, list[_Part]],
+        gives: Mapping[str, list[str]],
+        needs: list[re.Match[str]],
+    ) -> str:
+        """Put what a small operation needs where it says so; what two places need, at its start."""
+        wanted = []
+        for found in needs:
+            files: dict[str, None] = {}
+            self._collect(_names(found[2]), (), files)
+            named = {name for file in _names(found[2]) for name in gives[file]}
+            chosen = self._used(" ".join(named & _read_in(_stripped(source))), list(files))
+            wanted.append([file for file, parts in chosen.items() if parts])
+        at_once = {
+            file
+            for found, made in zip(needs, wanted, strict=True)
+            for file in made
+            if not found[1] or sum(file in each for each in wanted) > 1
+        }
+        code = {
+            file: "do\n" + "".join(part.code for part in parts) + "end\n" if parts else ""
+            for file, parts in used.items()
+        }
+        for found, made in reversed(list(zip(needs, wanted, strict=True))):
+            text = "".join(code[file] for file in made if file not in at_once)
+            source = source[: found.start()] + text + source[found.end() :]
+        names = [name for given in gives.values() for name in given]
+        first = f"local {', '.join(names)}\n" if names else ""
+        first += "".join(code[file] for file in used if file in at_once)
+        arguments, rest = _parted(source)
+        return arguments + first + rest
+
+    def _used(self, source: str, files: list[str]) -> dict[str, list[_Part]]:
+        """Choose the parts of files that an operation uses, itself or by other parts."""
+        marked: set[tuple[str, str]] = set()
+        found = [
+            (self._giver[name], name) for name in _read_in(_stripped(source)) & self._giver.keys()
+        ]
+        own = {
+            file: {name: part for part in self._parts[file] for name in part.sets} for file in files
+        }
+        while found:
+            file, name = found.pop()
+            if (file, name) in marked or file not in own:
+                continue
+            marked.add((file, name))
+            for each in own[file][name].reads:
+                found.append((file if each in own[file] else self._giver.get(each, ""), each))
+        return {
+            file: [
+                part
+                for part in self._parts[file]
+                if any((file, name) in marked for name in part.sets)
+            ]
+            for file in files
+        }
 
     def _collect(self, names: list[str], above: tuple[str, ...], files: dict[str, None]) -> None:
         """Add files to `files`, each once, and behind most of the files that it needs."""
@@ -125,26 +208,41 @@ def _made_later(texts: list[tuple[int, str]]) -> str:
     return f"setmetatable(lib, {{ __index = function(_, n)\n{made}return rawget(lib, n)\nend }})\n"
 
 
-def _hoisted(source: str) -> tuple[str, list[str]]:
-    """Make the names that a shared file gives no locals of its own. Returns its code, and them."""
+def _parts_of(source: str) -> list[_Part]:
+    """Cut a shared file at the start of each function and other local.
+
+    The names that the file gives become no locals of its own.
+    """
     gives = _GIVES.search(source)
     public = set(_names(gives[1])) if gives else set[str]()
-    given: list[str] = []
+    parts = []
+    for text in _TOP.split(_stripped(source, indented=True))[1:]:
+        found = _LOCAL.match(text)
+        names = _names(_DECLARED.findall(text)[0])
+        given = [each for each in names if found and public.issuperset(names)]
+        if given:
+            text = _LOCAL.sub(_without_local, text, 1)
+        code = _stripped(text)
+        parts.append(_Part(code, names, given, _read_in(code)))
+    return parts
 
-    def hoist(found: re.Match[str]) -> str:
-        names = _names(found[2] or found[3])
-        if not public.issuperset(names):
-            return found[0]
-        given.extend(names)
-        return f"{found[2]} = function" if found[1] else found[3]
 
-    return _stripped(_LOCAL.sub(hoist, source)), given
+def _without_local(found: re.Match[str]) -> str:
+    return f"{found[2]} = function" if found[1] else found[3]
 
 
-def _stripped(source: str) -> str:
-    """Leave out comments, indentation and empty lines."""
+def _parted(source: str) -> tuple[str, str]:
+    """Part a source behind the lines that name its arguments."""
+    code = _stripped(source)
+    found = _ARGUMENTS.match(code)
+    return (found[0], code[found.end() :]) if found else ("", code)
+
+
+def _stripped(source: str, *, indented: bool = False) -> str:
+    """Leave out comments and empty lines, and the indentation unless it is to stay."""
     code = _COMMENT.sub(lambda found: found[1] or "", source)
-    return "".join(f"{line.strip()}\n" for line in code.splitlines() if line.strip())
+    lines = (line.rstrip() if indented else line.strip() for line in code.splitlines())
+    return "".join(f"{line}\n" for line in lines if line)
 
 
 def _renamed(code: str, names: Mapping[str, str]) -> str:
@@ -165,6 +263,11 @@ def _parts(code: str) -> tuple[str, ...]:
             parts += (code[end : found.start(1)], found[1])
             end = found.end(1)
     return (*parts, code[end:])
+
+
+def _read_in(code: str) -> set[str]:
+    """Find all names in code."""
+    return set(_parts(code)[1::2])
 
 
 def _names(text: str) -> list[str]:

@@ -98,8 +98,7 @@ class BatchOperations(OperationsBase[P]):
         kinds: dict[str, tuple[str, str]] = {}  # by id: two pages may name the same task
         cursor = "0"
         while True:
-            args = [self._now(), cursor, PAGE]
-            cursor, *page = yield self._command("check_batches", args, read_texts)
+            cursor, *page = yield self._command("check_batches", [cursor, PAGE], read_texts)
             kinds.update(
                 (id_, (batch, kind))
                 for id_, batch, kind in zip(page[::3], page[1::3], page[2::3], strict=True)

@@ -345,7 +345,8 @@ class QueueOperations(
         goes = short.expected and not told and not result and _is_plain(leased(task))
         if goes and (not short.left or short.is_open()):
             args = [self._now(), task.id, task.token]
-            if (yield self._command("ack_plain", args, not_)):
+            command = self._command("ack_plain", args, not_)
+            if (yield command if task.group else command._replace(keys=command.keys[:4])):
                 return True
             short.refuse()
         while True:

@@ -27,7 +27,7 @@ def elsewhere(private: Server, tmp_path: Path) -> Path:
 
 def attend(q: DPQ) -> None:
     """Let a worker send a heartbeat, so that the queue has a consumer."""
-    q._session.run(q._operations.beat, "w", "name", "host", 1, 0, 2, 4.0)
+    q._session.run(q._operations.beat, "w", "name", "host", 1, "0.1", 0, 2, 4.0)
 
 
 def test_sound(run: Run, q: DPQ) -> None:

@@ -288,6 +288,10 @@ def test_the_meter_counts_from_its_begin(capsys):
     limited = iter((7, 9))
 
     class Queue:
+        @property
+        def admin(self) -> "Queue":
+            return self
+
         async def stats(self) -> QueueStats:
             return stats.model_copy(update={"rate_limited": next(limited)})
 

@@ -39,7 +39,7 @@ def plant(q: DPQ, evil: str) -> Task:
     q.push(evil, group=group)
     q.delay_group(group, 100)
     q.set_limit(1, 1, group=group)
-    q._session.run(q._operations.beat, f"id{NAMEABLE}", evil, evil, 1, 0, 1, 1.0)
+    q._session.run(q._operations.beat, f"id{NAMEABLE}", evil, evil, 1, "0.1", 0, 1, 1.0)
     # What somebody has written into Redis needs no rules at all
     q.redis.hset(key_of(q.queue_name, "keys"), evil.encode(), evil.encode())
     q.redis.zadd(key_of(q.queue_name, "delayed"), {f"nobody{evil}".encode(): 4e12})

@@ -440,7 +440,7 @@ def run(url: str, *words: str) -> Result:
 
 
 def tell(q: DPQ, worker: str, name: str, running: int) -> None:
-    q._session.run(q._operations.beat, worker, name, "host-1", 4711, running, 8, 90.0)
+    q._session.run(q._operations.beat, worker, name, "host-1", 4711, "0.1", running, 8, 90.0)
 
 
 def test_workers_are_one_row_each(url: str, q: DPQ, name: str) -> None:

@@ -563,7 +563,7 @@ def test_every_command_of_workers_runs(url, tmp_path, monkeypatch, capfd):
                 words = [*(word for word in words if word != "--reload"), "--drain"]
             if {"--quiet", "--unquiet"} & {*words}:  # as a worker of that name
                 beat = mails._operations.beat
-                mails._session.run(beat, "id", words[1], "web-1", 77, 0, 8, 9.0)
+                mails._session.run(beat, "id", words[1], "web-1", 77, "0.1", 0, 8, 9.0)
                 shown = CliRunner().invoke(app, [command, *words])
                 mails._session.run(mails._operations.leave, "id")
                 assert (name, shown.exit_code) == ("dpq", 0), shown.stderr

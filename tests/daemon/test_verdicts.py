@@ -56,7 +56,9 @@ def beat(
     """Send a heartbeat of a worker with two handlers; `longest` is in ms."""
     leases = [(f"t{n}", n + 1) for n in range(holds)]
     doing = Doing(leases, longest, None if longest is None else "task-1")
-    q._session.run(q._operations.beat, worker, "crawler", "box7", 4711, running, 2, 9.0, doing)
+    q._session.run(
+        q._operations.beat, worker, "crawler", "box7", 4711, "0.1", running, 2, 9.0, doing
+    )
 
 
 def fill(q: DPQ, count: int = 4, group: str | None = "api") -> None:

@@ -6,7 +6,7 @@ from dpq import Push
 
 WALKS = {
     "export": ["tasks", "?", 1, 9],
-    "check_batches": ["", "?", 1],
+    "check_batches": ["?", 1],
     "check": ["", "meta", "?", 1, 0],
     "check_limits": ["", "limits", "?", 1, 0],
     "batches": ["?"],

@@ -54,7 +54,7 @@ def test_shares(fair, clock, seed):
         fair.push_many(Push(n, group=group, cost={"tokens": n}) for n in costs)
     fill(fair, "closes", 50, 5)
     spent, seen = Counter[str](), [dict.fromkeys("abc", 0.0)]
-    while all(fair.group(group).waiting for group in weights) and len(seen) < 150:
+    while all(fair.admin.group(group).waiting for group in weights) and len(seen) < 150:
         if chance.random() < 0.1:
             fair.delay_group("closes", chance.choice([0, 5]))
             clock.advance(1)

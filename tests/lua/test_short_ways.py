@@ -166,3 +166,41 @@ def test_ack_refuses(plain, probe, clock):
     assert probe.stored() == before
     assert probe.call("ack_plain", clock(), tasks[0].id, tasks[0].token) == []
     assert plain.ack(tasks[0]) is False
+
+
+REOPENED = {
+    "full": {"rate": [RateLimit(50, 10, 50)], "concurrency": 1},
+    "own": {"rate": [RateLimit(50, 10, 50)], "concurrency": 2, "group": "g"},
+    "window": {"rate": [RateLimit(1, 10)], "concurrency": 1},
+}
+
+
+@pytest.mark.parametrize("waits", [0, 2])
+@pytest.mark.parametrize("kind", REOPENED)
+def test_ack_of_a_closed_group(plain, clock, probe, redis, kind, waits):
+    """It opens a group that was full as ack does, or says when its window lets it open."""
+    plain.set_limit(**({"group": "*"} | REOPENED[kind]))
+    for i in range(REOPENED[kind]["concurrency"] + waits):
+        plain.push(i, group="g", priority=9)
+    tasks = plain.pop_many(REOPENED[kind]["concurrency"])
+    assert {task.group for task in tasks} == {"g"}
+    if waits:
+        assert probe.stored()["closed"]
+    kept = {part: redis.dump(probe.key(part)) for part in probe.stored()}
+    found = []
+    for name in ("ack", "ack_plain"):
+        redis.delete(*map(probe.key, probe.stored()))
+        for part, dump in kept.items():
+            redis.restore(probe.key(part), 0, dump)
+        found.append((probe.call(name, clock(), tasks[0].id, tasks[0].token), probe.stored()))
+    assert found[0] == found[1]
+    assert found[0][0] == []
+
+
+def test_other_groups_of_a_queue_with_closed_ones(plain, clock, probe):
+    """A 429 of one group sends no pop of other groups the long way."""
+    plain.push_many([Push(i, group=f"g{i}", priority=9) for i in range(3)])
+    plain.rate_limited(plain.pop().task, 60)
+    reply, stored = taken(probe, clock, "pop_plain", 2)
+    assert len(reply) == 5
+    assert [group for group, _ in stored["closed"]] == [b"g0"]

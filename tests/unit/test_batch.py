@@ -160,9 +160,9 @@ ANSWERS = [
     (200, "html", b"<html>Just a moment...", Reject),
     (200, "json", b"", Reject),
     (200, "json", b"[%s]" % (b"1" * 99), Reject),  # more than MAX_ANSWER_BYTES
-    *((status, "json", b"{}", Retry) for status in (408, 409, 420, 425, 498, 500, 503)),
+    *((status, "json", b"{}", Retry) for status in (408, 409, 425, 498, 500, 503)),
     *((status, "json", b"{}", Reject) for status in (400, 403, 404, 413, 422)),
-    (429, "json", b"{}", RateLimited),
+    *((status, "json", b"{}", RateLimited) for status in (420, 429)),
     # Google's limits by the minute, and a request that is repeated: neither is the account's
     (429, "json", b'{"error": {"message": "exceeded your quota, see billing"}}', RateLimited),
     (422, "json", b'{"detail": [{"input": "Your credit balance is too low"}]}', Reject),

@@ -1,34 +1,42 @@
 -- ack_plain: remove a finished task, if there is nothing to decide. It is the short way of ack.
 --
--- Keys: invisible closed meta stats gates tracked
+-- Keys: invisible meta stats tracked ready waiting groups closed conf wake tick limits gates
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id
 -- ARGV[3]  token      of the delivery that holds the lease
 --
 -- Returns {} as ack does. {-5}: the caller is to call ack, and nothing has changed. This is the reply if the task is
 -- gone; if another delivery has it; if it has no short record with its payload behind it (record); if its lease has
--- ended; if the queue counts leases itself, or producers wait for room; and if the group of the task is
--- closed, or its gate holds more than grants.
+-- ended; if the queue counts leases itself, or producers wait for room; if the gate of its group holds more than
+-- grants; and if the group is closed and stays full, or has a limit that is more than one even window and a
+-- concurrency. Else a closed group opens, or gets the moment at which its window lets it.
+-- For a task without a group the keys after the fourth may be left out: each takes time.
 -- Lost reply: the second call finds the task gone, and so does ack.
 local time, id, token = ARGV[1], ARGV[2], ARGV[3]
 
--- Needs: now, times, claims, layout
+-- Needs: now, times, claims
 local there = redis.call('EXISTS', tracked)
 local raw = redis.call('HGET', meta, id)
 local claim, at = string.match(raw or '', SHORT_CLAIM)
 if claim ~= token or not string.find(raw, '\n', at, true) then
   return { -5 }
 end
-local lease
+local lease, group, opens
 if there > 0 then
-  local group = string.match(raw, GROUP)
+  -- Needs: layout
+  group = string.match(raw, GROUP)
   local text = group ~= '' and redis.call('HGET', gates, group)
-  if redis.call('ZRANGEBYLEX', tracked, '[\t', '(\n', 'LIMIT', '0', '1')[1]
-    or redis.call('ZRANGEBYLEX', tracked, '[\14', '(\15', 'LIMIT', '0', '1')[1] or group ~= '' and
-    redis.call('ZSCORE', closed, group) or text and (string.byte(text) ~= 45 or string.find(text, ' B:', 1, true)) then
-    return { -5 }
-  end
   lease = group ~= '' and group .. '\t' .. id
+  if redis.call('ZRANGEBYLEX', tracked, '[\t', '(\15', 'LIMIT', '0', '1')[1] -- of the queue, or of producers
+    or text and (string.byte(text) ~= 45 or string.find(text, ' B:', 1, true)) then
+    return { -5 }
+  elseif lease and redis.call('ZSCORE', closed, group) then
+    -- Needs: reopen
+    opens = redis.call('ZSCORE', tracked, lease) and reopening(group, text)
+    if not opens then
+      return { -5 }
+    end
+  end
 end
 if redis.call('ZREM', invisible, id) == 0 then
   return { -5 }
@@ -39,4 +47,7 @@ if lease then
 end
 count_time(string.sub(token, 1, -3), 10)
 store_times('r')
+if opens then
+  reopen(group, opens)
+end
 return {}

@@ -1,8 +1,7 @@
 -- check: find broken invariants in a bounded part of the stored data. It changes nothing, and each report is true:
 -- no other command runs meanwhile.
 --
--- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf wake tick events batches followers
---       recent
+-- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf wake tick batches followers recent
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  part       waiting, ready, groups, meta, payload, delayed, invisible, dead, keys, followers, events
 --                     (moments that next_event lacks)

@@ -1,14 +1,13 @@
 -- check_batches: list the tasks of batches, a page at a time, to compare their number with what a batch counts.
 --
--- Keys: delayed meta dead conf wake tick batches
--- ARGV[1]  time       ms, or "" for the server's clock
--- ARGV[2]  cursor     "0" to begin
--- ARGV[3]  most       tasks to look at, about
+-- Keys: meta dead conf
+-- ARGV[1]  cursor     "0" to begin
+-- ARGV[2]  most       tasks to look at, about
 --
 -- Returns {next cursor ("0" at the end), id, batch, kind, id, ...}. The kind is dead or left. Two pages may name the
 -- same task. {-8, ...}: the client knows another format (refusal).
 -- Lost reply: safe to send again.
-local time, cursor, most = ARGV[1], ARGV[2], ARGV[3]
+local cursor, most = ARGV[1], ARGV[2]
 
 -- Needs: refusal, batches, scan
 local refused = refusal(redis.call('HGET', conf, 'format'))

@@ -1,7 +1,7 @@
 -- check_limits: find broken invariants in a bounded part of the settings, the limits and the counted leases. It changes
 -- nothing.
 --
--- Keys: delayed invisible groups closed payload meta conf tick limits gates tracked stats
+-- Keys: delayed invisible payload meta conf tick limits gates tracked stats
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  part       settings, limits, tracked or invisible
 -- ARGV[3]  cursor     0 to begin

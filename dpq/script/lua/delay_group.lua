@@ -1,6 +1,6 @@
 -- delay_group: close a group for a time from now, or open it. Units that the group's limit has granted stay counted.
 --
--- Keys: ready delayed invisible waiting groups closed meta dead conf wake tick limits gates tracked events
+-- Keys: ready invisible waiting groups closed meta conf wake tick limits gates tracked events
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  group
 -- ARGV[3]  ms         from now until the group opens; 0 opens the group now, and forgets the budgets that its host has

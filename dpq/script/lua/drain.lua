@@ -26,8 +26,8 @@ local whose, supposed = ARGV[5], ARGV[6]
 seen.count = 2
 local heavy = redis.call('HGET', conf, 'heavy') == '1'
 local scopes, known, seen_of, order = { '', '*' }, { [''] = true, ['*'] = true }, {}, {}
-local overdue, lapsed = past(delayed), past(invisible)
-local queued, heads, reply = redis.call('ZCARD', waiting), redis.call('ZCARD', ready) + overdue + lapsed, {}
+local due, lapsed = past(delayed), past(invisible)
+local queued, heads, reply = redis.call('ZCARD', waiting), redis.call('ZCARD', ready) + due + lapsed, {}
 local SAMPLE = 200 -- how many tasks of the queue are read
 local all = queued + heads <= SAMPLE
 
@@ -123,7 +123,7 @@ for i = 1, 5 do
 end
 return { { string.format('%.17g', instant), paused,
   string.format('%.0f', queued + heads), string.format('%.0f', totals[1] + totals[2] - totals[5]),
-  string.format('%.0f', totals[3] + totals[4] + acked), string.format('%.0f', redis.call('ZCARD', delayed) - overdue),
+  string.format('%.0f', totals[3] + totals[4] + acked), string.format('%.0f', redis.call('ZCARD', delayed) - due),
   redis.call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2] or '',
   string.format('%.0f', redis.call('ZCARD', invisible) - lapsed),
   string.format('%.0f', redis.call('HLEN', conf) + redis.call('HLEN', limits)),

@@ -1,6 +1,6 @@
 -- get: read tasks by their ids or keys.
 --
--- Keys: ready delayed invisible waiting groups payload meta dead conf keys
+-- Keys: ready delayed invisible groups payload meta dead keys
 -- ARGV[1..]            ids; or a TAB and a unique key
 --
 -- Returns flat: state, until, record and payload for each argument. State is "" if no task has the id; for a key it is

@@ -1,7 +1,7 @@
 -- met_limit: close a group, or the whole queue, after a 429 that a request with or without a permit has met. The first
 -- task or permit after the closing is a probe.
 --
--- Keys: ready delayed invisible waiting groups closed meta dead conf wake tick limits gates tracked events
+-- Keys: ready invisible waiting groups closed meta conf wake tick limits gates tracked events
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  group      the scope of the permit, as acquire has answered
 -- ARGV[3]  scope      "group" closes the group, "queue" the queue, "member" the member of the pool, or the group if the

@@ -1,7 +1,7 @@
 -- observe: store a budget, which is what a host says is left of its limit and until when. It stands in the gate of a
 -- group or of the queue. Tasks get no more than the budget; own limits hold beside it.
 --
--- Keys: ready delayed invisible waiting groups closed meta dead conf wake tick limits gates tracked
+-- Keys: ready invisible waiting groups closed meta conf wake tick limits gates tracked
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  scope      a group; a group, TAB and a member of its pool; or "" for the queue
 -- ARGV[3]  id         of the task that got the host's answer; or the lease of a permit, as acquire has answered; or ""

@@ -1,6 +1,6 @@
 -- permit: end the lease of a permit, and store the units that the permit has spent; or make the lease longer.
 --
--- Keys: ready delayed invisible waiting groups closed meta dead conf wake tick limits gates tracked
+-- Keys: ready invisible waiting groups closed meta conf wake tick limits gates tracked
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  group      the scope that acquire has answered; for a caller in a line its group, TAB and the member that
 --                     the caller wants

@@ -49,24 +49,16 @@ end
 
 local there = redis.call('EXISTS', groups, groups, groups, limits, gates) -- in one call, also when `gated` is lost
 local grouped = there > 2 or wanted ~= nil -- the group of that task may have no head
-local queue_limited, judge, crown, after_all, at_last = settings[4] or settings[5], nil, nil, nil, nil
-if queue_limited or grouped and (settings[3] or there % 3 > 0) then
-  local function limit()
-    -- Needs: rules, judge
-    seen.texts = moved == 0 and { settings[4], settings[5] } or nil
-    local judge_queue, settle, finish
-    judge_queue, at_last, settle, finish = queue_judge(most)
-    if not grouped then
-      return judge_queue, nil, finish
-    end
+local judge, crown, after_all, at_last = nil, nil, nil, nil
+if settings[4] or settings[5] or grouped and (settings[3] or there % 3 > 0) then
+  -- Needs: rules, judge
+  seen.texts = moved == 0 and { settings[4], settings[5] } or nil
+  local judge_queue, settle, finish
+  judge_queue, at_last, settle, finish = queue_judge(most)
+  judge, after_all = judge_queue, finish
+  if grouped then
     -- Needs: judge_groups
-    return group_judge(judge_queue, settle, wanted)
-  end
-  if queue_limited then
-    judge, crown, after_all = limit()
-  else
-    -- Needs: limited
-    judge, crown, after_all = free_judge(limit)
+    judge, crown, after_all = group_judge(judge_queue, settle, wanted)
   end
 elseif grouped then
   -- Needs: step_up

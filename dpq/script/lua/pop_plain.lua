@@ -15,58 +15,57 @@
 -- Lost reply: as with pop.
 local time, most, visibility, max_bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
 
-max_bytes = tonumber(max_bytes or '4194304')
-
 -- Needs: now, undelivered, times
 local settings = redis.call('HMGET', conf, 'next_event', 'token', 'format', 'paused_until', 'gated', 'queue_rules',
   'queue_gate', 'shut_until', 'room_wanted', 'heavy', 'fairness')
 local soonest, last = tonumber(settings[1] or ''), tonumber(settings[2] or '')
 if not (soonest and soonest > instant and soonest <= now + visibility)
   or settings[3] ~= '05' or settings[4] or settings[9]
-  or (settings[11] or 'none') ~= 'none' or (tonumber(settings[8] or 0) or 0) > instant then
+  or (settings[11] or 'none') ~= 'none' or settings[8] and (tonumber(settings[8]) or 0) > instant then
   return { -5 }
 end
-local limited = settings[5] or settings[6] or settings[7]
+local limited, grouped = settings[5] or settings[6] or settings[7], redis.call('EXISTS', groups) == 1
+if most > 16 and (limited or grouped) then -- pop is quicker
+  return { -5 }
+end
 if limited then
   -- Needs: plain_limits
-  limited = plain_limits(settings[6], settings[7], settings[10])
-  if not limited then
+  if not plain_limits(settings[6], settings[7], settings[10]) then
     return { -5 }
   end
 end
-local one_by_one = limited or redis.call('EXISTS', groups) == 1
-if one_by_one and most > 16 then -- pop is quicker
-  return { -5 }
+if grouped then
+  -- Needs: heads
 end
 local token = math.floor(instant * 1000)
 token = last and last > token and last < 9e15 and last or token -- as in pop
-local reply, leases, size, left, n = { now + visibility }, {}, 0, nil, 0
-local lease_end = string.format('%d', reply[1])
-while n < 2 * most and not left and size <= max_bytes and (n == 0 or not limited or queue_free()) do
-  local popped = redis.call('ZPOPMIN', ready, one_by_one and '1' or math.min(100, most - n / 2))
+local reply, leases, size, left, n, emptied = { now + visibility }, {}, 0, nil, 0, 0
+local room, lease_end = tonumber(max_bytes or 4194304), string.format('%d', reply[1])
+while n < 2 * most and not left and size <= room and (n == 0 or not limited or queue_free()) do
+  local popped = redis.call('ZPOPMIN', ready, (limited or grouped or most == 1) and '1' or math.min(100, most - n / 2))
   if not popped[1] then
     break
   end
   local ids = {}
   for i = 1, #popped, 2 do
-    ids[#ids + 1] = string.sub(popped[i], 17)
+    ids[(i + 1) / 2] = string.sub(popped[i], 17)
   end
-  for i, raw in ipairs(redis.call('HMGET', meta, unpack(ids))) do
+  local raws = ids[2] and redis.call('HMGET', meta, unpack(ids)) or { redis.call('HGET', meta, ids[1]) }
+  for i, raw in ipairs(raws) do
     local digits, group, at = string.match(raw or '', FRESH)
     size = at and size + #raw - at + 1 or size
-    if left or not at or digits < LEAST_DIGITS or at - #group > MOST_BYTES or size > max_bytes and n > 0
-      or group ~= '' and (not one_by_one or limited and not group_lets(group)) then
+    if left or not at or digits < LEAST_DIGITS or at - #group > MOST_BYTES or size > room and n > 0
+      or group ~= '' and not grouped or limited and group ~= '' and not group_lets(group) then
       left = left or {}
       left[#left + 1], left[#left + 2] = popped[2 * i], popped[2 * i - 1]
     else
       token = token + 1
       reply[n + 2], reply[n + 3] = ids[i], string.format('%d 0 1 0 - 0 ', token) .. raw
       leases[n + 1], leases[n + 2], n = lease_end, ids[i], n + 2
-      if limited then
-        charge_plain(group, ids[i])
-      elseif group ~= '' then
-        -- Needs: heads
-        raise_heir(group)
+      count_time(string.sub(raw, 2, 12), 1, 16)
+      local closes = limited and charge_plain(group, ids[i])
+      if group ~= '' and not closes and not raise_heir(group) then
+        emptied = emptied + 1
       end
     end
   end
@@ -77,15 +76,31 @@ end
 if n == 0 then
   return { -5 }
 end
-for i = 3, n + 1, 2 do
-  count_time(string.sub(reply[i], 29, 39), 1, 16)
-end
 store_times('w')
-local text = limited and store_plain()
 if settings[8] then
   redis.call('HDEL', conf, 'shut_until')
 end
-redis.call('HSET', conf, 'token', string.format('%d', token), unpack(text and { 'queue_gate', text } or {}))
+local text, opens
+if limited then
+  text, opens = store_plain()
+end
+if opens then
+  -- Needs: notice
+  notice(opens - now)
+end
+if limited and now % 64 == 0 then
+  -- Needs: hash_table
+  as_table(gates, true)
+end
+if limited and emptied > 0 then
+  -- Needs: has_ended
+  drop_ended(2 * emptied)
+end
+if text then
+  redis.call('HSET', conf, 'token', string.format('%d', token), 'queue_gate', text)
+else
+  redis.call('HSET', conf, 'token', string.format('%d', token))
+end
 redis.call('HSET', meta, unpack(reply, 2))
 redis.call('ZADD', invisible, unpack(leases))
 return reply

@@ -1,6 +1,6 @@
 -- push_plain: add tasks that are ready at once, if there is nothing to decide. It is the short way of push.
 --
--- Keys: ready waiting groups closed meta conf stats wake tick
+-- Keys: ready waiting groups closed meta conf stats wake
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2..]           plain tasks, as push has them: id, score, "max priority TAB group LF" and payload
 --
@@ -43,7 +43,7 @@ if settings[2] == 'min' then
   turn_all(args, {})
 end
 local count, lifo = #ids, settings[2] == 'lifo'
-local reached = redis.pcall('HINCRBY', stats, 'pushed', count)
+local reached = redis.pcall('HINCRBY', stats, 'pushed', count == 1 and '1' or count)
 if not tonumber(reached) or reached < count or reached > 9e14 then -- as in draw
   return { -5 }
 end

@@ -1,6 +1,6 @@
 -- set_limit: set or remove the limit of the queue, of a group, or of every group without a limit of its own.
 --
--- Keys: ready delayed invisible waiting groups closed meta dead conf wake tick limits gates tracked events
+-- Keys: ready invisible waiting groups closed meta conf wake tick limits gates tracked events
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  field      "queue", "groups" or "group:" and a name
 -- ARGV[3]  rules      the text of docs/storage.md, "Rules"; "" removes them

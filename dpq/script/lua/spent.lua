@@ -1,7 +1,7 @@
 -- spent: store the units that a delivery has spent. In all windows of these units they replace the units that the
 -- delivery was charged.
 --
--- Keys: ready delayed invisible waiting groups closed meta dead conf wake tick limits gates tracked cancelled
+-- Keys: ready invisible waiting groups closed meta dead conf wake tick limits gates tracked cancelled
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id
 -- ARGV[3]  token      of the delivery that holds the lease

@@ -1,14 +1,15 @@
 -- plain_limits: apply limits of one even window, and the concurrency of groups, in the short way of pop (pop_plain).
 -- Keys: groups closed limits gates tracked
--- Needs: now, window_rule, plain_gate, plain_text, heads, hash_table, notice, has_ended
+-- Needs: now, window_rule, plain_gate, plain_text
 -- Gives: plain_limits(rules, gate, heavy): true if all limits of the queue are of this kind, and it lets a task
 --        run. The arguments are settings (pop_plain);
 --        queue_free(), true if the limit of the queue lets one more task run;
 --        group_lets(group), true if a group lets its task run; nil if pop is to decide;
---        charge_plain(group, id), which charges for a task, and closes its group or gives it its next head;
---        store_plain(), which stores what has changed. It returns the text of the queue's gate, or nil.
+--        charge_plain(group, id), which charges for a task. It returns true if it closes the group;
+--        store_plain(), which stores what has changed. It returns the text of the queue's gate, or nil; and when the
+--        first of the closed groups opens, ms, or nil.
 local own_limits, of_all, queue = 0, nil, nil
-local gate_of_group, out_of, gone, moments, opening, emptied = {}, {}, {}, {}, nil, 0
+local gate_of_group, out_of, gone, moments, opening = {}, {}, {}, {}, nil
 
 local function queue_free()
   return not queue or plain_at(queue) <= instant
@@ -21,11 +22,10 @@ local function plain_limits(rules, gate, heavy)
   own_limits = count - (text and 1 or 0)
   if own and own.concurrency == 0 then
     own.own = true
-    queue = plain_gate('', own, gate)
+    queue = read_plain('', own, gate)
   end
   return (queue or not (rules or gate))
-    and (of_all or not text) and not (count > 0 and heavy == '1')
-    and (count > 0 or redis.call('EXISTS', gates) == 0) and queue_free()
+    and (of_all or not text) and not (count > 0 and heavy == '1') and queue_free()
 end
 
 local function group_lets(group)
@@ -34,7 +34,7 @@ local function group_lets(group)
   local rules = own and plain_limit(own) or not own and of_all
   if rules and not gate then
     rules.own = own and true
-    gate = plain_gate(group, rules, redis.call('HGET', gates, group))
+    gate = read_plain(group, rules, redis.call('HGET', gates, group))
     if gate and rules.concurrency > 0 then
       gate.out = redis.call('ZLEXCOUNT', tracked, '[' .. group .. '\t', '(' .. group .. '\n')
     end
@@ -62,9 +62,8 @@ local function charge_plain(group, id)
   if opens > instant then
     gone[#gone + 1], moments[#moments + 1], moments[#moments + 2] = group, string.format('%.17g', opens), group
     opening = math.min(opening or opens, opens)
-  elseif group ~= '' and not raise_heir(group) and own_limits + (of_all and 1 or 0) > 0 then
-    emptied = emptied + 1
   end
+  return opens > instant
 end
 
 local function store_plain()
@@ -72,7 +71,6 @@ local function store_plain()
   if gone[1] then
     redis.call('HDEL', groups, unpack(gone))
     redis.call('ZADD', closed, unpack(moments))
-    notice(opening - now)
   end
   if out_of[1] then
     redis.call('ZADD', tracked, unpack(out_of))
@@ -84,10 +82,6 @@ local function store_plain()
   end
   if texts[1] then
     redis.call('HSET', gates, unpack(texts))
-    as_table(gates, now % 64 == 0)
   end
-  if emptied > 0 then
-    drop_ended(2 * emptied)
-  end
-  return queue and plain_text(queue)
+  return queue and plain_text(queue), opening
 end

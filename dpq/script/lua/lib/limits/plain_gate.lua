@@ -1,7 +1,8 @@
 -- plain_gate: read a gate that holds only grants, as most gates do. It finds what gate_of (gate) finds in such a text,
 -- with less work. What follows from the rules alone is computed once for each script.
 -- Needs: now, pace
--- Gives: GATE, a metatable with the values of fields that a gate has not set;
+-- Gives: read_plain(scope, rules, text), the gate without values for other fields (GATE);
+--        GATE, a metatable with the values of fields that a gate has not set;
 --        plain_gate(scope, rules, text), the gate, or nil if the text holds more than grants. Its field `plain` is true
 --        until a field is set that is not in the gate yet. Its field `simple` is true as long as `plain`, if there is
 --        no concurrency: then the windows alone say what may run. All other gates have neither field;
@@ -26,47 +27,52 @@ local function is_plain(rules)
       if rules.plain then
         pace(rule, rule, rule.rate, 0)
         rule.reach = reach_of(rule, rule, rule.slack or 0)
-        rule.total, rule.grants = '^ G' .. rule.name .. ':(%d+)()', '^ ' .. rule.name .. ':([%d.]+)([%d.:]*)()'
       end
     end
   end
   return rules.plain
 end
 
-local function plain_gate(scope, rules, text)
+-- Reads "- R:429s Gname:total ... name:paid ... "; only the gate of a limit of its own has totals.
+local function read_plain(scope, rules, text)
   if not is_plain(rules) then
     return nil
   end
   local gate = { scope = scope, rules = rules, plain = true, simple = rules.concurrency == 0, changed = false,
     out = false }
-  local own, met, at = rules.own, 0, nil
-  if text then
-    met, at = string.match(text, own and '^%- R:(%d+)()' or '^(%-)()')
+  local own, at, met = rules.own, 3, 0
+  if text and own then
+    met, at = string.match(text, '^R:(%d+) ()', 3)
   end
   gate.met = own and tonumber(met) or nil
-  for i = 1, #rules do
-    gate[i] = { paid = 0, owed = 0, interval = rules[i].interval, most = rules[i].most }
-    if own then
-      local total = 0
-      if text then
-        total, at = string.match(text, rules[i].total, at)
-      end
-      gate[i].granted = tonumber(total)
-    end
-  end
-  for i = 1, text and at and #rules or 0 do
-    local window, paid, more = gate[i], nil, nil
-    paid, more, at = string.match(text, rules[i].grants, at)
-    window.paid = tonumber(paid or '')
-    if not window.paid or window.paid > instant + rules[i].reach then
-      return nil
-    end
-    window.owed, window.more = window.paid, more ~= '' and more or nil
-  end
-  if text and not (at and string.sub(text, at) == ' ') then
+  if text and not (at and string.byte(text) == 45) then
     return nil
   end
-  return setmetatable(gate, PLAIN)
+  for i, rule in ipairs(rules) do
+    local name, total = rule.name, 0
+    if text and own then
+      name, total, at = string.match(text, '^G([^:]*):(%d+) ()', at)
+    end
+    if name ~= rule.name then
+      return nil
+    end
+    gate[i] = { paid = 0, owed = 0, interval = rule.interval, most = rule.most, granted = own and tonumber(total) }
+  end
+  for i = 1, text and #rules or 0 do
+    local rule, window, name, paid, more = rules[i], gate[i], nil, nil, nil
+    name, paid, more, at = string.match(text, '^([^:]*):([%d.]+)([%d.:]*) ()', at)
+    paid = name == rule.name and tonumber(paid)
+    if not paid or paid > instant + rule.reach then
+      return nil
+    end
+    window.paid, window.owed, window.more = paid, paid, more ~= '' and more or nil
+  end
+  return not (text and at <= #text) and gate or nil
+end
+
+local function plain_gate(scope, rules, text)
+  local gate = read_plain(scope, rules, text)
+  return gate and setmetatable(gate, PLAIN)
 end
 
 local function plain_at(gate)
