@@ -20,7 +20,7 @@ def _fresh(monkeypatch: pytest.MonkeyPatch) -> None:
 def beat(q: DPQ, running: int = 0, doing: Doing | None = None) -> None:
     """A worker with 3 handlers reports."""
     beats = q._operations.beat
-    q._session.run(beats, "w", "crawler", "host7", 11, running, 3, 4.0, doing or Doing())
+    q._session.run(beats, "w", "crawler", "host7", 11, "0.1", running, 3, 4.0, doing or Doing())
 
 
 def told(look: Browser, q: DPQ, id_: str) -> Any:
