@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import nullcontext
 from datetime import timedelta
+from itertools import zip_longest
 from typing import Any
 
 import pytest
@@ -45,6 +46,7 @@ from dpq import (
     Worker,
 )
 from dpq.server import Server
+from dpq.worker.fetch_plan import FetchPlan
 
 
 @pytest.fixture
@@ -615,22 +617,47 @@ def test_a_closed_queue_says_so(server: Server, q: DPQ[Any]) -> None:
 # Limits
 
 
-def test_a_storm_of_429_stays_within_the_limits(q: DPQ[Any], start: Start) -> None:
+def test_no_pop_in_vain(q: DPQ[Any], start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under a limit that binds, most pops bring a task: each says when the next one may run."""
+    received, answers = FetchPlan.receive, Counter[bool]()
+
+    def receive(plan: FetchPlan, index: int, batch: Any) -> Any:
+        answers[bool(batch.tasks)] += 1
+        return received(plan, index, batch)
+
+    monkeypatch.setattr(FetchPlan, "receive", receive)
+    q.set_limit(25, 1)
+    q.push_many(Push(n, group=f"g{n % 5}") for n in range(20))
+    start(Worker(q, lambda _: None, concurrency=8))
+    wait_for(lambda: q.stats().acked == 20, "all are done")
+    assert answers[False] <= 10, answers  # 40 and more if each end of a handler asks
+
+
+def test_a_storm_of_429_stays_within_the_limits(
+    q: DPQ[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Eight threads at three limited groups: no window is overdrawn, no closed group is asked."""
     q.set_limit(10, 0.5, group="*")
     q.push_many(Push(n, group=f"g{n % 3}") for n in range(90))
     taken: dict[str, list[float]] = {}
+    moments: dict[tuple[str, int], float] = {}
     lock = threading.Lock()
 
     def handler(task: Task[Any]) -> None:
         assert task.group
-        assert task.visible_until
         with lock:
-            taken.setdefault(task.group, []).append(task.visible_until.timestamp() - 600)
+            taken.setdefault(task.group, []).append(moments[task.id, task.token])
             if task.payload % 17 == 0 and task.deferrals == 0:
                 raise RateLimited(0.15)
 
+    def hold(index: int, tasks: Any, waits: Any = (), granted: float = 0) -> Any:
+        for task, wait in zip_longest(tasks, waits, fillvalue=0.0):
+            moments[task.id, task.token] = task.visible_until.timestamp() - 600 + wait / 1000
+        return held(index, tasks, waits, granted)
+
     worker = Worker(q, handler, concurrency=8, visibility=600)
+    held = worker._deliveries.hold
+    monkeypatch.setattr(worker._deliveries, "hold", hold)
     assert worker.drain() == 96
     assert worker.handled == {"done": 90, "RateLimited": 6}
     for times in taken.values():

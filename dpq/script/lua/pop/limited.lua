@@ -1,7 +1,7 @@
 -- limited: judge tasks if the queue has no limit, but some groups may have a limit or be closed. It loads the functions
 -- of limits only if pop meets such a group, since they make pop half as slow again.
 -- Keys: conf limits gates
--- Needs: now, step_up
+-- Needs: now, step_up, early
 -- Gives: free_judge(limit): three functions as group_judge returns them (judge_groups). `limit`
 --        makes the functions of limits.
 local function free_judge(limit)
@@ -22,7 +22,7 @@ local function free_judge(limit)
 
   local function judge(score, member, id, cost, group, token, raw)
     if not limited and (group == '' or is_free(group)) then
-      return true
+      return not early.only or nil
     end
     limited = limited or { limit() }
     return limited[1](score, member, id, cost, group, token, raw)
