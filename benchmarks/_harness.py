@@ -65,7 +65,7 @@ ALL = (
         "imports",
     ),
 )
-NAMED = ("ten_million", "scrapy", "tracing")
+NAMED = ("ten_million", "scrapy", "tracing", "reached")
 """Benchmarks that run only when they are named: long, much memory, or programs of others."""
 
 

@@ -26,8 +26,8 @@ class Marker(NamedTuple):
 class Watch:
     """The state of a waiter for a queue that it found empty at `now_ms`: when it looks again.
 
-    It looks after `wait_ms` (None: another waiter does), at the latest after `recheck_ms`, or half
-    of the usual time in a first wait.
+    It looks after `wait_ms` (None: another waiter does), `ahead` seconds sooner than at a moment of
+    the server; at the latest after `recheck_ms`, or half of the usual time in a first wait.
 
     Attributes:
         moment: The moment that it watches for, ms of the server's clock; None for none.
@@ -42,10 +42,12 @@ class Watch:
         recheck_ms: float | None = None,
         *,
         first: bool = False,
+        ahead: float = 0.0,
     ) -> None:
         self._looked = looked = time.monotonic()
         # The reply took time, so the watch never looks too early.
         self._offset = looked - now_ms / 1000
+        self._ahead = ahead
         recheck = RECHECK_SECONDS / 2 if first else RECHECK_SECONDS
         if recheck_ms is not None:
             recheck = min(recheck, recheck_ms / 1000)
@@ -64,8 +66,12 @@ class Watch:
         if moment == 0:
             self.called, self.look_at = True, -math.inf
             return
-        self.moment = moment
-        self.look_at = min(self.look_at, moment / 1000 + self._offset)
+        if self.moment is None or moment < self.moment or self._has_come(self.moment):
+            self.moment = moment  # before its own moment, a later one is that of a second waiter
+        self.look_at = min(self.look_at, moment / 1000 + self._offset - self._ahead)
+
+    def _has_come(self, moment: float) -> bool:
+        return moment / 1000 + self._offset <= time.monotonic()
 
     @property
     def mine(self) -> str:
@@ -78,11 +84,14 @@ def time_left(watches: Sequence[Watch], until: float) -> float:
     return min(until, *(watch.look_at for watch in watches)) - time.monotonic()
 
 
-def watches_after(batch: Batch[Any], before: Sequence[Watch] = ()) -> list[Watch]:
-    """Make the watch of a queue after a pop, as a list: empty if it gave a task."""
-    if batch.tasks:
+def watches_after(
+    batch: Batch[Any], before: Sequence[Watch] = (), ahead: float = 0.0
+) -> list[Watch]:
+    """Make the watch of a queue after a pop, as a list: empty if it may have more tasks."""
+    if batch.tasks and batch.recheck_ms is None:
         return []
-    return [Watch(batch.now_ms, batch.next_event_ms, batch.recheck_ms, first=not before)]
+    first = not before
+    return [Watch(batch.now_ms, batch.next_event_ms, batch.recheck_ms, first=first, ahead=ahead)]
 
 
 def begun(batch: Batch[Any]) -> bool:

@@ -57,11 +57,13 @@ class Batch(NamedTuple, Generic[P]):
         size: Bytes of all payloads.
         next_event_ms: The ms until time alone may let a task run; None if nothing is to come, or
             if another waiter watches that moment.
-        now_ms: The server's clock, if no task was ready.
+        now_ms: The server's clock, if no task was ready, or tasks may be granted ahead; else 0.
         buried: The ids of the `unreadable` tasks that were buried, each with the reason.
         failed: The last error of `refused`: the caller gets it if there are no tasks.
         recheck_ms: The ms after which a waiter must look again at the latest; None if the queue
-            does not exist. The time is shorter if an older DPQ may use the queue.
+            does not exist, or if there may be more tasks. The time is shorter if an older DPQ may
+            use the queue.
+        waits_ms: The ms that each of `tasks` has to wait before it begins; or empty: none has to.
     """
 
     tasks: list[Task[P]]
@@ -74,6 +76,7 @@ class Batch(NamedTuple, Generic[P]):
     failed: Exception | None = None
     recheck_ms: float | None = None
     buried: Sequence[tuple[str, str]] = ()
+    waits_ms: Sequence[float] = ()
 
 
 def require_version(info: Mapping[str, Any]) -> None:
@@ -95,7 +98,9 @@ def read_batch(codec: Codec[P], reply: list[Any], lease_ms: int = 0) -> Batch[P]
     refused: list[tuple[Task[Any], Exception]] = []
     until = moment_of(first)
     size = 0
-    for name, value in zip(reply[1::2], reply[2::2], strict=True):
+    wait_us, now_us, recheck_ms, *waits_us = reply.pop() if isinstance(reply[-1], list) else _NOTED
+    waits: list[float] = []
+    for number, (name, value) in enumerate(zip(reply[1::2], reply[2::2], strict=True)):
         task_id = name.decode("utf-8", "replace")
         record, _, body = value.partition(b"\n")
         size += len(body)
@@ -107,13 +112,27 @@ def read_batch(codec: Codec[P], reply: list[Any], lease_ms: int = 0) -> Batch[P]
                 task = task.model_copy(update={"visible_until": own})
             if met is None:
                 tasks.append(task)
+                waits.append(waits_us[number] / 1000 if waits_us else 0)
             else:
                 refused.append((task, met))
         except UNREADABLE as error:  # the other tasks of the batch must reach the caller
             reason = f"payload: {error}" if isinstance(error, PayloadError) else "bad record"
             record = record.partition(b" ")[0] + NO_RECORD[1:]  # the token of the damaged record
             unreadable.append((make_task(Task, task_id, record, None, _INVISIBLE, until), reason))
-    return Batch(tasks, unreadable, size=size, refused=refused)
+    return Batch(
+        tasks,
+        unreadable,
+        next_event_ms=None if wait_us < 0 else wait_us / 1000,
+        size=size,
+        now_ms=now_us / 1000,
+        refused=refused,
+        recheck_ms=recheck_ms or None,
+        waits_ms=waits if any(waits) else (),
+    )
+
+
+_NOTED = (-1, 0, 0)
+"""The list at the end of a reply of pop, if the caller does not take tasks ahead."""
 
 
 def _nothing(reply: list[Any]) -> Batch[Any]:

@@ -267,31 +267,43 @@ class QueueOperations(
         waiter: str = "",
         most_bytes: int = BATCH_BYTES,
         wanted: tuple[str, str] | tuple[()] = (),
+        ahead_ms: int = 0,
+        beyond: int = 0,
     ) -> Steps[Batch[P]]:
-        """Lease the best tasks, after the upkeep that is due; bury tasks that cannot be read."""
+        """Lease the best tasks, after the upkeep that is due; bury tasks that cannot be read.
+
+        If `ahead_ms` is given, limits may also let tasks begin that much later (`Batch.waits_ms`),
+        and there may be `beyond` more of them.
+        """
         ms = self.lease_ms(most, visibility)
         most = int(most)
         read = partial(self._read_batch, lease_ms=ms)
         tasks: list[Task[P]] = []
         buried: list[tuple[str, str]] = []
         failed: Exception | None = None
+        waits: list[float] = []
         size = 0
         # A waiter that has watched means a nearly empty queue.
         known = waiter in ("", "-") and ms >= LEAST_PLAIN_MS and not wanted
         short = known and self._short_pop.is_open()
         while True:
             count = min(most - len(tasks), POP_BATCH)
-            who = "" if tasks else waiter  # a caller that has tasks does not wait
+            # A caller that has tasks does not wait; but a worker may have threads that do.
+            who = waiter if ahead_ms or not tasks else ""
             room = max(most_bytes - size, 0)  # with no room, pop still gives the first task
             args: list[Any] = [self._now(), count, ms, room]
             if not short:
                 args += (UPKEEP_BATCH, who, *wanted)
+                if ahead_ms:
+                    args += ("", "", ahead_ms, beyond if len(tasks) + count == most else 0)
             elif room == BATCH_BYTES:
                 args.pop()  # `room` has its usual value
             try:
                 batch: Batch[P] = yield self._command("pop_plain" if short else "pop", args, read)
+                if ahead_ms:
+                    waits += batch.waits_ms or [0] * len(batch.tasks)
                 tasks += batch.tasks
-                if known and len(batch.tasks) == count:
+                if known and len(batch.tasks) == count and not batch.waits_ms:
                     self._short_pop.expect(short or _is_plain(batch.tasks[-1]))
                 elif short:
                     self._short_pop.refuse()
@@ -310,7 +322,7 @@ class QueueOperations(
                 if not tasks:
                     raise
                 return Batch(
-                    tasks, [], failed=failed, buried=buried
+                    tasks, [], failed=failed, buried=buried, waits_ms=waits
                 )  # leased tasks must reach the caller
             if failed and not tasks:
                 return Batch([], [], failed=failed, buried=buried)
@@ -320,9 +332,14 @@ class QueueOperations(
                 continue
             if batch.again or (batch.unreadable and not tasks):
                 continue
-            if len(batch.tasks) < count or len(tasks) == most or size >= most_bytes:
+            if len(batch.tasks) < count or len(tasks) >= most or size >= most_bytes:
                 return batch._replace(
-                    tasks=tasks, unreadable=[], refused=(), failed=failed, buried=buried
+                    tasks=tasks,
+                    unreadable=[],
+                    refused=(),
+                    failed=failed,
+                    buried=buried,
+                    waits_ms=waits,
                 )
 
     def lease_ms(self, most: int, visibility: float | None) -> int:

@@ -275,6 +275,7 @@ class WorkerBase(Generic[Q]):
             state,
             visibility=self.visibility,
             prefetch=self.prefetch,
+            concurrency=self.concurrency,
         )
 
     def _begin_run(self, state: RunState) -> None:

@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 
 
 class Taken(NamedTuple):
-    """A leased task: the index of its queue, and its lease."""
+    """A leased task: the index of its queue, its lease, and when it may begin (monotonic)."""
 
     queue_index: int
     lease: Lease
+    at: float = 0.0
 
 
 class Deliveries:
@@ -56,10 +57,20 @@ class Deliveries:
         self._operations = [operations_of(queue) for queue in queues]
         self._log = EndLog(name, named=named)
 
-    def hold(self, queue_index: int, tasks: Sequence[Task[Any]]) -> list[Taken]:
-        """Keep the leases of a pop alive."""
+    def hold(
+        self,
+        queue_index: int,
+        tasks: Sequence[Task[Any]],
+        waits_ms: Sequence[float] = (),
+        granted: float = 0.0,
+    ) -> list[Taken]:
+        """Keep the leases of a pop alive; tasks may begin so many ms after they were `granted`."""
         leases, seconds = leases_of(self._queues[queue_index]), self._seconds[queue_index]
-        return [Taken(queue_index, lease) for lease in leases.hold(tasks, seconds)]
+        held = leases.hold(tasks, seconds)
+        return [
+            Taken(queue_index, lease, granted + wait / 1000 if wait else 0.0)
+            for lease, wait in zip(held, waits_ms or [0] * len(held), strict=True)
+        ]
 
     def claim(self, done: Done) -> bool:
         """Claim the end of a delivery, whose work has ended; False if another caller ends it."""
@@ -71,7 +82,7 @@ class Deliveries:
 
     def claim_back(self, taken: Iterable[Taken]) -> list[Done]:
         """Claim tasks to be given back, uncounted; leave out those that another caller ends."""
-        back = [Done(queue_index, lease.task, GivenBack()) for queue_index, lease in taken]
+        back = [Done(queue_index, lease.task, GivenBack()) for queue_index, lease, _ in taken]
         return list(filter(self.claim, back))
 
     def endings(self, done: Sequence[Done]) -> list[Ending]:

@@ -22,6 +22,7 @@ from dpq.link.watches import (
     Marker,
     Watch,
     owned_of_queues,
+    time_left,
     watches_after,
 )
 from dpq.model.backoff import longer_pause
@@ -32,8 +33,9 @@ from dpq.queue.refusals import log_refused
 from dpq.script.command import Steps
 from dpq.script.replies import Batch
 from dpq.worker.deliveries import Deliveries, Taken
+from dpq.worker.outcomes import Done, hits_limit
 from dpq.worker.queue_order import AskOrder
-from dpq.worker.run_state import RunState
+from dpq.worker.run_state import LATEST_ACK_SECONDS, RunState
 
 if TYPE_CHECKING:
     from dpq.explain.operations import Operations
@@ -46,6 +48,12 @@ COMPLAINT_SECONDS = 60.0
 
 NO_WAITER = ""
 """Pop's `waiter` argument of a caller that does not wait if there is no task."""
+
+MOST_AHEAD_SECONDS = 0.05
+"""Seconds between the grant of a task and its moment at most: its place in the order is fixed."""
+
+LEAST_AHEAD_SECONDS = 0.01
+"""Seconds ahead beside the round trips: a busy machine answers, or wakes a thread, that late."""
 
 NEW_WAITER = "-"
 """Pop's `waiter` argument of a caller that has not watched the queue yet."""
@@ -62,6 +70,7 @@ class FetchPlan:
         state: The state of the run.
         visibility: Seconds of a lease; None takes each queue's default.
         prefetch: The number of tasks to lease beyond those that run.
+        concurrency: The number of handlers that run at once.
 
     Attributes:
         operations: The operations of each queue.
@@ -69,6 +78,8 @@ class FetchPlan:
         confirms: Acks wait for a confirmation. So they do not travel with a pop, whose leases would
             run out meanwhile: whoever called the ended handler sends them and waits.
         pause: Seconds of the last wait after an error; 0 once the server has answered.
+        ahead: Seconds before the moment of a task at which the server is asked for it. They last a
+            bit longer than the round trip, so that a limit that binds is reached.
     """
 
     def __init__(
@@ -81,6 +92,7 @@ class FetchPlan:
         *,
         visibility: float | None = None,
         prefetch: int = 0,
+        concurrency: int = 1,
     ) -> None:
         self.queues = queues
         self.deliveries = deliveries
@@ -89,6 +101,14 @@ class FetchPlan:
         self.confirms = queues[0].settings.durability != "async"
         self.pause = 0.0
         self.operations: list[Operations[Any]] = [operations_of(each) for each in queues]
+        self.ahead = 0.0
+        self._concurrency = concurrency
+        self._in_vain = 0  # pops in a row that an end of a handler caused, and that gave no task
+        self._handling = math.inf  # seconds of a handler, on average
+        self._sent = 0.0  # when the last exchange was sent
+        # By queue: seconds from its server's clock to this one, with those of a quick reply.
+        self._behind: dict[int, float] = {}
+        self._trip = MOST_AHEAD_SECONDS  # a round trip to the server
         self._name = name
         self.quiet: frozenset[int] = frozenset()
         self._order = order.queue_indexes
@@ -119,9 +139,47 @@ class FetchPlan:
         every = self._order()
         return [index for index in every if index not in self.quiet] if self.quiet else every
 
-    def pop(self, queue_index: int, room: int, waiter: str = NO_WAITER) -> Steps[Batch[Any]]:
-        """Make a pop for so many tasks, but no more than one call may take."""
-        return self.operations[queue_index].pop(min(room, MAX_BATCH), self._visibility, waiter)
+    def pop(
+        self, queue_index: int, room: int, waiter: str = NO_WAITER, beyond: int = 0
+    ) -> Steps[Batch[Any]]:
+        """Make a pop for so many tasks, but no more than one call may take.
+
+        If the worker waits, there may be `beyond` more tasks that begin a bit later.
+        """
+        most, ahead_ms = min(room, MAX_BATCH), math.ceil(self.ahead * 1000)
+        pop = self.operations[queue_index].pop
+        if not (waiter and ahead_ms):
+            return pop(most, self._visibility, waiter)
+        beyond = min(beyond, MAX_BATCH - most)
+        return pop(most, self._visibility, waiter, ahead_ms=ahead_ms, beyond=beyond)
+
+    @property
+    def beyond(self) -> int:
+        """The number of handlers that will end within `ahead`, as far as is known."""
+        return int(self._concurrency * self.ahead / max(self._handling, self.ahead / 8))
+
+    def handled(self, seconds: float) -> None:
+        """Take in how long a handler ran."""
+        before = seconds if self._handling == math.inf else self._handling
+        self._handling = before + (seconds - before) / 8
+
+    def _time_of(self, queue_index: int, server_seconds: float) -> float:
+        """Return when the server's clock showed this, or a bit later; the exchange has just ended.
+
+        It is later by the shortest way back of late. So a slow reply does not delay its tasks.
+        """
+        now = time.monotonic()
+        behind = now - server_seconds
+        known = self._behind.get(queue_index, behind)
+        known = self._behind[queue_index] = min(behind, known + (behind - known) / 64)
+        return max(self._sent, server_seconds + known)
+
+    def timed(self, sent: float) -> None:
+        """Take in that an exchange has ended, and when it was sent."""
+        self._sent = sent
+        seconds = time.monotonic() - sent
+        self._trip += (min(seconds, MOST_AHEAD_SECONDS) - self._trip) / 8
+        self.ahead = min(MOST_AHEAD_SECONDS, 2 * self._trip + LEAST_AHEAD_SECONDS)
 
     def receive(self, queue_index: int, batch: Any) -> list[Taken]:
         """Take in the answer to a pop: keep its leases alive, and let the queue pay for it.
@@ -136,7 +194,9 @@ class FetchPlan:
         self._charge(queue_index, len(batch.tasks))
         if batch.failed or batch.buried:
             log_refused(self.queues[queue_index].queue_name, batch)
-        return self.deliveries.hold(queue_index, batch.tasks)
+        granted = self._time_of(queue_index, batch.now_ms / 1000) if batch.now_ms else 0.0
+        granted = granted or time.monotonic()
+        return self.deliveries.hold(queue_index, batch.tasks, batch.waits_ms, granted)
 
     # Which wake-ups
 
@@ -160,6 +220,22 @@ class FetchPlan:
         """List the wake-ups to pass on when this worker stops waiting."""
         heard = [watches for i, watches in enumerate(by_queue) if i not in self.quiet]
         return owned_of_queues(heard)
+
+    # When to ask again
+
+    def asks_after_end(self, watches: Sequence[Watch]) -> bool:
+        """Return True if the server is to be asked when a handler has ended, and not only told."""
+        return self._in_vain < 2 or not watches
+
+    def ends_are_late(self, watches: Sequence[Watch], ends: Sequence[Done]) -> bool:
+        """Return True if ends of deliveries should not wait for the next pop."""
+        left = time_left(watches, math.inf) if watches else math.inf
+        return bool(ends) and (left > LATEST_ACK_SECONDS or hits_limit(ends))
+
+    def learn(self, asked_by_end: bool, watches: Sequence[Watch], taken: Sequence[Taken]) -> None:
+        """Learn whether there are tasks when handlers end; `watches` are those before the pop."""
+        if asked_by_end or (taken and any(watch.called for watch in watches)):
+            self._in_vain = 0 if taken else self._in_vain + 1
 
     # How long to wait, and when it is over
 
@@ -209,6 +285,7 @@ class PopRound:
         watches: The watches of all queues; an empty list if the worker does not wait yet.
         taken: The list to add the tasks to.
         waits: The worker waits if it finds no task. Then the server tells it what to watch.
+        beyond: The number of tasks to take beyond `room`, if they begin a bit later.
 
     Attributes:
         queue_index: The index of the queue that is asked.
@@ -225,6 +302,7 @@ class PopRound:
         taken: list[Taken] | None = None,
         *,
         waits: bool = True,
+        beyond: int = 0,
     ) -> None:
         self.queue_index = 0
         self.taken: list[Taken] = [] if taken is None else taken
@@ -233,6 +311,7 @@ class PopRound:
         self._plan = plan
         self._room = room
         self._waits = waits
+        self._beyond = beyond
         self._by_queue = plan.by_queue(watches) if waits else []
 
     def __iter__(self) -> Iterator[Steps[Batch[Any]]]:
@@ -243,7 +322,7 @@ class PopRound:
             if self._waits:
                 watches = self._by_queue[queue_index]
                 waiter = watches[0].mine if watches else NEW_WAITER
-            yield self._plan.pop(queue_index, self._room - len(self.taken), waiter)
+            yield self._plan.pop(queue_index, self._room - len(self.taken), waiter, self._beyond)
             if len(self.taken) >= self._room:
                 return
         self.complete = True
@@ -258,7 +337,12 @@ class PopRound:
         self.failed = self.failed or bool(batch.failed)
         if self._waits:
             watches = self._by_queue[self.queue_index]
-            self._by_queue[self.queue_index] = watches_after(batch, watches)
+            self._by_queue[self.queue_index] = watches_after(batch, watches, self._plan.ahead)
+
+    @property
+    def may_wait(self) -> bool:
+        """True if there is room left, and each queue has said when to ask it again."""
+        return self.complete and len(self.watches) == len(self._plan.order())
 
     @property
     def owed(self) -> list[Marker]:

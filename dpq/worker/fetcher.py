@@ -9,6 +9,7 @@ the others wait for that thread. It must not decide which queue is asked: fetch_
     fetcher.add(done)     a handler has ended; the next exchange takes its ack along
 """
 
+import math
 import threading
 import time
 from collections import deque
@@ -18,6 +19,7 @@ from typing import Any, Literal
 from redis.exceptions import RedisError
 
 from dpq.limits.signals import RateLimited
+from dpq.link.watches import time_left
 from dpq.model.backoff import FIRST_PAUSE_SECONDS
 from dpq.script.durability import CONFIRM_SECONDS
 from dpq.worker.deliveries import Taken
@@ -25,10 +27,23 @@ from dpq.worker.exchanges import Ahead, Exchange, Role, SentAhead
 from dpq.worker.fetch_plan import FetchPlan, PopRound, none_live
 from dpq.worker.heartbeats import Holding
 from dpq.worker.outcomes import Done, GivenBack, hits_limit
-from dpq.worker.run_state import EXCHANGE, LEAVE_SECONDS, STOP_CHECK_SECONDS
+from dpq.worker.run_state import (
+    EXCHANGE,
+    LEAVE_SECONDS,
+    STOP_CHECK_SECONDS,
+)
 from dpq.worker.wakeups import WakeUps
 
-Step = Literal["end", "turn", "take", "ask", "wait for wake-up", "stop waiting", "wait for threads"]
+Step = Literal[
+    "end",
+    "turn",
+    "take",
+    "ask",
+    "send ends",
+    "wait for wake-up",
+    "stop waiting",
+    "wait for threads",
+]
 """The next step of a thread that wants a task."""
 
 
@@ -63,6 +78,8 @@ class Fetcher:
         self._look = False  # True if an idle thread is to ask the server
         self._asker = Role(lock)  # the thread that asks the server
         self._sleeper = Role(lock)  # the idle thread that waits for a wake-up
+        self._sender = Role(lock)  # the idle thread that sends ends of deliveries
+        self._timing = False  # True while an idle thread waits for the moment of a task
         self._ahead = Ahead(plan, session)
         self._sending = 0  # threads that send ends of deliveries and nothing else
 
@@ -76,7 +93,8 @@ class Fetcher:
             if plenty and not busy:
                 return self._taken.popleft()
             self._idle += 1
-            self._look = self._look or not self._prefetch  # the exchange takes the acks along
+            if not self._prefetch and self._plan.asks_after_end(self._wakeups.watches):
+                self._look = True  # the exchange takes the acks along
             try:
                 while (step := self._next_step()) != "take":
                     if step == "ask":
@@ -84,16 +102,22 @@ class Fetcher:
                     elif step == "turn":
                         self._turn()
                     elif step == "wait for threads":
-                        self._changed.wait()
+                        self._wait_for_threads()
                     elif step == "wait for wake-up":
                         self._wait_for_wakeup()
                     elif step == "stop waiting":
                         self._stop_waiting()
+                    elif step == "send ends":
+                        with self._sender:
+                            self.send_ends()
                     else:
                         return None
                 if len(self._taken) == self._ahead.size and not self._ahead.sent:
                     self._ask_ahead()
-                return self._taken.popleft()
+                taken = self._taken.popleft()
+                if self._taken:
+                    self._changed.notify()  # another thread waits for the next moment
+                return taken
             finally:
                 self._idle -= 1
 
@@ -105,21 +129,41 @@ class Fetcher:
         asking = self._asker.taken
         if self._plan.is_turning and not (asking or self._sleeper.taken):
             return "ask" if self._ahead.sent else "turn"
-        if self._taken:
+        if self._taken and self._taken[0].at <= time.monotonic():
             return "stop waiting" if watching and self._idle == 1 and not asking else "take"
         calls = bool(self.ends) if self._plan.all_quiet else not watching
         self._look = self._look or calls or self._ahead.sent is not None
-        if self._look and not asking:
+        if self._look and not asking and (self._room + self._plan.beyond > 0 or not self._taken):
             return "ask"
+        late = self._plan.ends_are_late(self._wakeups.watches, self.ends)
+        if late and not (asking or self._sender.taken):
+            return "send ends"
         if watching and not (asking or self._sleeper.taken):
             return "wait for wake-up"
         return "wait for threads"
 
+    @property
+    def _room(self) -> int:
+        """The number of tasks that idle threads want."""
+        return self._idle - self._sleeper.taken + self._prefetch - len(self._taken)
+
+    def _wait_for_threads(self) -> None:
+        """Wait for a change; one thread also waits for the moment of the next task."""
+        if self._timing or not self._taken:
+            self._changed.wait()
+            return
+        self._timing = True
+        try:
+            self._changed.wait(max(0.0, self._taken[0].at - time.monotonic()))
+        finally:
+            self._timing = False
+
     def _wait_for_wakeup(self) -> None:
         """Wait at the server, at most `STOP_CHECK_SECONDS`; the lock is released meanwhile."""
         due = False
+        until = self._taken[0].at if self._taken else math.inf
         with self._sleeper:
-            due = self._wakeups.wait(STOP_CHECK_SECONDS)
+            due = self._wakeups.wait(min(STOP_CHECK_SECONDS, until - time.monotonic()))
         self._look = self._look or due
 
     def _stop_waiting(self) -> None:
@@ -169,7 +213,7 @@ class Fetcher:
     def _exchange(self) -> None:
         """Send the ends of deliveries, and take tasks for all idle threads."""
         sleeping = self._sleeper.taken
-        room = self._idle - sleeping + self._prefetch - len(self._taken)
+        room = self._room
         sent, self._ahead.sent = self._ahead.sent, None
         if sent:
             exchange: Exchange = sent
@@ -190,8 +234,9 @@ class Fetcher:
         finally:
             self._state.pulse.rest(EXCHANGE)
             self.ends += exchange.done
-            self._taken.extend(exchange.taken)
-            if exchange.taken and len(exchange.taken) < self._idle and not sleeping:
+            self._taken = deque(sorted([*self._taken, *exchange.taken], key=lambda each: each.at))
+            watching = sleeping or self._wakeups.watches
+            if exchange.taken and len(exchange.taken) < self._idle and not watching:
                 self._look = True  # a thread that got no task waits for more
             self._changed.notify_all()
 
@@ -205,23 +250,30 @@ class Fetcher:
                 with self._lock:
                     self._end_added.wait(0 if self._state.stopping else FIRST_PAUSE_SECONDS)
         wakeups, deliveries = self._wakeups, self._deliveries
+        beyond, before = max(0, room + self._plan.beyond - max(1, room)), wakeups.watches
+        by_end = bool(before) and time_left(before, math.inf) > 0
         # `run_all` opens the queue.
         send = self._session.send_all if waits else self._session.run_all
-        round_ = PopRound(self._plan, room, wakeups.watches, exchange.taken, waits=waits)
+        round_ = PopRound(
+            *(self._plan, max(1, room), wakeups.watches, exchange.taken), waits=waits, beyond=beyond
+        )
         for pop in round_:
             endings = deliveries.endings(exchange.done)
+            began = time.monotonic()
             *answers, batch = send([*[each.operation for each in endings], pop])
+            self._plan.timed(began)
             exchange.done = deliveries.answered(endings, answers)
             if isinstance(batch, RedisError):
                 self._pause(batch, round_.queue_index)
                 return
             round_.receive(batch)
         self._look = self._look or round_.failed  # more tasks may stand behind the refused task
+        self._plan.learn(by_end, before, round_.taken)
         if not round_.taken and self._state.until_empty and self._all_gone():
             self._state.end()
         elif not waits:
             pass  # the thread that sleeps has the watches
-        elif not round_.taken:
+        elif not round_.taken or round_.may_wait:
             wakeups.watches = round_.watches
         elif (owed := round_.owed) or wakeups.watches:
             wakeups.stop(owed)
@@ -274,12 +326,16 @@ class Fetcher:
 
     # Ends of deliveries
 
+    def took(self, seconds: float) -> None:
+        """Take in how long a handler ran; the lock is held."""
+        self._plan.handled(seconds)
+
     def add(self, done: Done) -> None:
         """Take over the end of a delivery; the lock is held."""
         self.ends.append(done)
         if self._asker.taken:  # the asking thread may be in a pause
             self._end_added.notify()
-        if self._prefetch and isinstance(done.error, RateLimited):
+        if (self._prefetch or self._taken) and isinstance(done.error, RateLimited):
             self._give_back_alike(done)
 
     def confirm(self) -> None:

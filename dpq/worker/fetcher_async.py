@@ -20,6 +20,7 @@ from typing import Any
 from redis.exceptions import RedisError
 
 from dpq.limits.signals import RateLimited
+from dpq.link.watches import time_left
 from dpq.model.backoff import FIRST_PAUSE_SECONDS
 from dpq.script.command import Steps
 from dpq.worker.deliveries import Taken
@@ -41,17 +42,27 @@ class Change:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
+        self._noted = False
         self.future: asyncio.Future[None] = self._loop.create_future()
 
     def note(self) -> None:
         """Note a change."""
+        self._noted = True
+        self.wake()
+
+    def wake(self) -> None:
+        """End a wait, though nothing has changed: the moment of a task has come."""
         if not self.future.done():
             self.future.set_result(None)
 
+    def wake_at(self, moment: float) -> None:
+        """Call `wake` at a monotonic time."""
+        self._loop.call_later(max(0.0, moment - time.monotonic()), self.wake)
+
     def forget(self) -> bool:
         """Wait for the next change from now on; return True if there was one."""
-        changed = self.future.done()
-        if changed:
+        changed, self._noted = self._noted, False
+        if self.future.done():
             self.future = self._loop.create_future()
         return changed
 
@@ -102,23 +113,29 @@ class AsyncFetcher:
     # Tasks
 
     def take(self) -> Taken | None:
-        """Return the next task that no handler has begun, or None."""
-        return self._taken.popleft() if self._taken else None
+        """Return the next task that no handler has begun, and that may begin; or None."""
+        due = self._taken and self._taken[0].at <= time.monotonic()
+        return self._taken.popleft() if due else None
 
     async def step(self, free: int) -> None:
         """Ask for tasks for so many free handlers; or wait, if there is no room or no task."""
         if self._plan.is_turning:
             await self._turn()
-        if self.change.forget():
+        plan, watches = self._plan, self._wakeups.watches
+        if self.change.forget() and plan.asks_after_end(watches):
             self._look = True
         room = free + self._prefetch - len(self._taken)
-        idle = self._plan.all_quiet and not self._look
-        if idle or room == 0 or len(self._taken) > self._prefetch // 2:
+        beyond = plan.beyond if self._taken or room > 0 else 0
+        idle = plan.all_quiet and not self._look
+        if idle or room + beyond <= 0 or (self._prefetch and 2 * len(self._taken) > self._prefetch):
             await self._wait_for_room()
         elif self._look:
             self._look = False
-            await self._ask(min(room, self._at_once))
+            most = max(1, min(room, self._at_once))
+            await self._ask(most, max(0, room + beyond - most))
         else:
+            if plan.ends_are_late(watches, self.ends):
+                await self.send_ends()
             self._look = await self._wakeups.wait(self.change.future)
 
     def heed(self) -> None:
@@ -145,14 +162,18 @@ class AsyncFetcher:
 
     # Exchanges
 
-    async def _ask(self, room: int) -> None:
+    async def _ask(self, room: int, beyond: int) -> None:
         """Send the ends of deliveries, and ask queue after queue until there is no room left."""
         if hits_limit(self.ends) or self._confirms or self._plan.all_quiet:
             await self.send_ends()
-        wakeups = self._wakeups
-        round_ = PopRound(self._plan, room, wakeups.watches)
+        wakeups, before = self._wakeups, self._wakeups.watches
+        by_end = bool(before) and time_left(before, math.inf) > 0
+        round_ = PopRound(self._plan, room, before, beyond=beyond)
         await self._ask_each(round_)
-        if round_.taken or not round_.complete:
+        self._plan.learn(by_end, before, round_.taken)
+        if round_.taken and round_.may_wait:
+            wakeups.watches = round_.watches
+        elif round_.taken or not round_.complete:
             if (owed := round_.owed) or wakeups.watches:
                 await wakeups.stop(owed)
             self._look = True
@@ -164,13 +185,19 @@ class AsyncFetcher:
     async def _ask_each(self, round_: PopRound) -> None:
         """Send pop after pop, until the round or the server ends it."""
         for pop in round_:
+            sent = time.monotonic()
             batch = await self._exchange(pop)
+            self._plan.timed(sent)
             if isinstance(batch, RedisError):
                 await self._pause(batch, round_.queue_index)
                 return
             before = len(round_.taken)
             round_.receive(batch)
-            self._taken.extend(round_.taken[before:])
+            new = round_.taken[before:]
+            self._taken = deque(sorted([*self._taken, *new], key=lambda each: each.at))
+            for each in new:
+                if each.at:
+                    self.change.wake_at(each.at)
             self._look = self._look or round_.failed  # more tasks may stand behind the refused task
 
     async def _all_gone(self) -> bool:
@@ -220,6 +247,10 @@ class AsyncFetcher:
         return taken + [Holding(each.queue_index, each.task) for each in self.ends]
 
     # Ends of deliveries
+
+    def took(self, seconds: float) -> None:
+        """Take in how long a handler ran."""
+        self._plan.handled(seconds)
 
     def add(self, done: Done) -> None:
         """Take over the end of a delivery."""

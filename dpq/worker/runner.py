@@ -76,7 +76,7 @@ class Runner:
 
     def handle(self, taken: Taken) -> None:
         """Call the handler of a task, and its hooks; hand the end over to the fetcher."""
-        queue_index, lease = taken
+        queue_index, lease, _ = taken
         calls, task = self._calls, lease.task
         limit = task.time_limit or calls.time_limit
         run = self._running[lease] = HandlerRun(queue_index, time.monotonic(), limit)
@@ -103,6 +103,7 @@ class Runner:
         with self._lock:
             self._running.pop(lease, None)
             calls.count(error, lease)
+            self._fetcher.took(time.monotonic() - run.began)
             if held:  # else the handler itself has ended the delivery, or the lease is lost
                 self._fetcher.add(done)
         self._fetcher.confirm()

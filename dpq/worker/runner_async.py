@@ -94,7 +94,7 @@ class AsyncRunner:
 
     async def _handle(self, taken: Taken) -> None:
         """Call the handler of a task, and its hooks; hand the end over to the fetcher."""
-        queue_index, lease = taken
+        queue_index, lease, _ = taken
         context = self._calls.context(queue_index, lease, self._state)
         handling = cast("asyncio.Task[Any]", asyncio.current_task())
         lease.lost = partial(_cancel_lost, context, lease, handling)
@@ -153,6 +153,7 @@ class AsyncRunner:
         """Count and log the end of a handler; hand it over, and wait for its confirmation."""
         calls, (queue_index, task, error) = self._calls, done[:3]
         calls.count(error, lease)
+        self._fetcher.took(time.monotonic() - began)
         if self._logs_ends:
             calls.log_end(queue_index, task, error, began)
         held = self._deliveries.claim(done)

@@ -44,6 +44,7 @@ from dpq import (
 )
 from dpq.server import Server
 from dpq.worker.endings import endings
+from dpq.worker.fetch_plan import FetchPlan
 
 
 @pytest.fixture
@@ -547,6 +548,22 @@ def test_a_closed_queue_says_so(server: Server, q: DPQ[Any]) -> None:
 
 
 # Limits
+
+
+def test_no_pop_in_vain(q: DPQ[Any], start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under a limit that binds, most pops bring a task: each says when the next one may run."""
+    received, answers = FetchPlan.receive, Counter[bool]()
+
+    def receive(plan: FetchPlan, index: int, batch: Any) -> Any:
+        answers[bool(batch.tasks)] += 1
+        return received(plan, index, batch)
+
+    monkeypatch.setattr(FetchPlan, "receive", receive)
+    q.set_limit(25, 1)
+    q.push_many(Push(n, group=f"g{n % 5}") for n in range(20))
+    start(Worker(q, lambda _: None, concurrency=8))
+    wait_for(lambda: q.stats().acked == 20, "all are done")
+    assert answers[False] <= 10, answers  # 40 and more if each end of a handler asks
 
 
 # What a single task says

@@ -57,7 +57,7 @@ class ScriptedQueue:
         self._leases = Kept()
         self._session = SimpleNamespace(operations=self)
 
-    def pop(self, most: int, visibility: float | None, waiter: str = "") -> Any:
+    def pop(self, most: int, visibility: float | None, waiter: str = "", **ahead: int) -> Any:
         return ("pop", self, most, waiter)
 
     def ack_many(self, tasks: Sequence[Task[Any]], costs: Any = None, results: Any = None) -> Any:
@@ -218,6 +218,8 @@ class ScriptedFetcher:
 
     def add(self, done: Done) -> None:
         self.ends.append(done)
+
+    def took(self, seconds: float) -> None: ...
 
     def confirm(self) -> Any: ...
 

@@ -247,7 +247,7 @@ merge | a dead holder of a key is not revived | lua/push
 # Workers
 Fetcher.add | what was fetched ahead of a 429 runs all the same
 | contract/worker_ends::test_what_was_fetched_under_the_same_limit_goes_back
-- if self._prefetch and isinstance(done.error, RateLimited):
+- if (self._prefetch or self._taken) and isinstance(done.error, RateLimited):
 + if False:
 Worker._finish.give_up | a worker that ends waits for nobody
 | contract/worker::test_a_stop_waits_for_handlers

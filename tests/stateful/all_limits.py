@@ -295,17 +295,23 @@ class World:
     def do_pop(self, a: int, b: int) -> None:
         live = [grant for grant in self.grants if grant.live]
         lease = [1.0, 4.0, 30.0, 300.0][b % 4]
-        tasks = self.q.pop_many(1 + a % 5, visibility=lease)
+        ahead = [0, 40, 900, 4000][a % 4]  # as a worker that is far away asks
+        more = {"ahead_ms": ahead, "beyond": b % 3} if ahead else {}
+        pop = self.q._operations.pop
+        batch = self.q._session.run(pop, 1 + a % 5, lease, "-" if ahead else "", **more)
+        tasks, waits = batch.tasks, batch.waits_ms or [0] * len(batch.tasks)
+        assert sum(wait == 0 for wait in waits) <= 1 + a % 5
+        assert all(wait <= ahead + ahead / 100 for wait in waits), waits
         for grant in live:
             if grant.ends and grant.ends <= self.clock.ms:
                 grant.live = False
-        for task in tasks:
+        for task, wait in zip(tasks, waits, strict=True):
             for grant in self.grants:
                 if grant.task and grant.task.id == task.id:
                     grant.live = False
             grant = Grant(
-                self.real,
-                self.clock.ms,
+                self.real + wait,
+                self.clock.ms + wait,
                 task.group,
                 task.member,
                 self.reserved(task),

@@ -123,7 +123,7 @@ pay_window | who pays late pays for the past | rare LIMITED
 - (paid > at and paid or at) + time_of(units, window)
 + paid + time_of(units, window)
 judge | the group is not paid | LIMITED
--       charge(gate, units, id, token)
+-       charge(gate, units, id, token, early.at[id])
 pay_window | a task of any cost pays for one | rare LIMITED
 - + time_of(units, window)
 + + time_of(1, window)

@@ -163,6 +163,60 @@ def test_the_next_step_in_every_state() -> None:
             assert step == ("wait for threads" if sleeping else "wait for wake-up")
 
 
+def test_a_task_waits_for_its_moment() -> None:
+    """A task that begins later is no task yet, and its thread does not leave the queue for it."""
+    scene = Scene(ScriptedQueue("q", []))
+    fetcher = scene.fetcher
+    scene.wakeups.watches = [Watch(0, None)]
+    fetcher._idle = 1
+    [held] = scene.plan.deliveries.hold(0, tasks(1), [1e9], granted=1.0)
+    fetcher._taken.append(held)
+    assert fetcher._next_step() == "wait for wake-up"
+    fetcher._taken[0] = held._replace(at=1.0)
+    assert fetcher._next_step() == "stop waiting"
+    fetcher._idle = 2
+    assert fetcher._next_step() == "take"
+
+
+def test_what_waits_for_its_moment_goes_back() -> None:
+    """After a 429 the tasks of its group go back, and at a stop all others: uncounted."""
+    scene = Scene(ScriptedQueue("q", []))
+    same, other = tasks(2, "same", group="host"), tasks(2, "other", group="another")
+    for held in (same, other):
+        scene.fetcher._taken.extend(scene.plan.deliveries.hold(0, held, [1e9, 2e9], granted=1.0))
+    met = a_task(9, "met", group="host")
+    scene.plan.deliveries.hold(0, [met])
+    with scene.lock:
+        scene.fetcher.add(Done(0, met, RateLimited(1)))
+    scene.fetcher.send_ends()
+    assert scene.session.ended == [
+        *(("RateLimited", "met"), ("GivenBack", "same0"), ("GivenBack", "same1"))
+    ]
+    scene.state.stopping = True
+    scene.fetcher.give_back_unbegun()
+    assert scene.session.ended[3:] == [("GivenBack", "other0"), ("GivenBack", "other1")]
+
+
+def test_ends_wait_for_a_pop_only_if_one_is_near() -> None:
+    """Ends travel with the next pop; without one they are sent alone, and no pop is in vain."""
+    plan = Scene(ScriptedQueue("q", [])).plan
+    now = fetch_plan.time.time() * 1000
+    near, far = ([Watch(now, ms)] for ms in (20, 1000))
+    assert plan.asks_after_end(far)
+    plan.learn(True, far, [])
+    assert plan.asks_after_end(far)  # once is no rule
+    plan.learn(True, far, [])
+    assert not plan.asks_after_end(far)
+    assert plan.asks_after_end([])
+    ends = [Done(0, a_task(0, "a"), None)]
+    assert plan.ends_are_late(far, ends)
+    assert not plan.ends_are_late(near, ends)
+    assert plan.ends_are_late(near, [ends[0]._replace(error=RateLimited(1))])
+    far[0].marker_received(0)
+    plan.learn(False, far, [Taken(0, None)])  # type: ignore[arg-type]
+    assert plan.asks_after_end(far)
+
+
 @pytest.mark.parametrize("prefetch", [0, 6])
 def test_a_limit_is_told_before_the_next_pop(prefetch: int) -> None:
     """A 429 never shares an exchange with a pop; what was fetched under it goes back."""

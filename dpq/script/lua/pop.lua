@@ -9,11 +9,15 @@
 -- ARGV[5]  batch      steps of upkeep at most
 -- ARGV[6]  waiter     "": this consumer does not wait; "-": before it waits; "0": after it has waited; or the
 --                     moment, ms with three digits, that it watches because a reply named it
--- ARGV[7]  wanted     the id of the only task to lease, whatever stands before it; or left out
+-- ARGV[7]  wanted     the id of the only task to lease, whatever stands before it, or ""; or left out
 -- ARGV[8]  forced     "1" if that task may be delayed, else ""; or left out
+-- ARGV[9]  ahead      ms: limits may let a task begin that much later, and the caller holds it until then; or left out
+-- ARGV[10] beyond     tasks at most beyond `most` that begin later; or left out
 --
 -- Returns one of:
--- * {lease end, id, record and payload, id, ...}: the tasks. A line feed stands between record and payload.
+-- * {lease end, id, record and payload, id, ...}: the tasks. A line feed stands between record and payload. If `ahead`
+--   was given, a list follows: {us, now, rest, wait, ...}. The first three are as below, for a caller that has room for
+--   more tasks; `rest` is 0 if the caller is to ask again. `wait` is how long each task has to wait, us.
 -- * {0, us, now}: no task may run. `us`: microseconds until that may change; -1 if no task becomes ready by time alone,
 --   or another waiter watches that moment. `now`: the time in microseconds. If the queue exists, a fourth number
 --   follows: ms after which the waiter asks again in any case (rest). For a wanted task `us` is -1: it is not ready, or
@@ -24,8 +28,12 @@
 -- units that these tasks took of a limit are spent.
 local time, most, visibility, max_bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local batch, waiter, wanted, forced = tonumber(ARGV[5]), ARGV[6], ARGV[7], ARGV[8]
+local ahead, beyond = tonumber(ARGV[9]), tonumber(ARGV[10])
 
--- Needs: now, refusal
+-- Needs: now, refusal, early
+local room = most
+beyond, wanted = beyond or 0, wanted ~= '' and wanted or nil
+early.ms = ahead or 0
 local settings = redis.call('HMGET', conf, 'paused_until', 'next_event', 'gated', 'queue_rules', 'queue_gate',
   'shut_until', 'token', 'format', 'room_wanted')
 local paused, soonest, moved = settings[1], tonumber(settings[2] or ''), 0
@@ -48,7 +56,8 @@ if soonest and not (soonest > instant) then -- NaN comes here, too: the moment i
 end
 
 local there = redis.call('EXISTS', groups, groups, groups, limits, gates) -- in one call, also when `gated` is lost
-local grouped = there > 2 or wanted ~= nil -- the group of that task may have no head
+-- The group of the wanted task may have no head, or a group may open by then.
+local grouped = there > 2 or wanted ~= nil or ahead and not (soonest and soonest > instant + ahead)
 local judge, crown, after_all, at_last = nil, nil, nil, nil
 if settings[4] or settings[5] or grouped and (settings[3] or there % 3 > 0) then
   -- Needs: rules, judge
@@ -81,6 +90,14 @@ repeat
     -- Needs: spend
     spend(taken)
   end
+  if beyond > 0 and judge and #metas >= 2 * most then
+    most, beyond, early.only, enough = most + beyond, 0, true, false
+  elseif ahead and grouped and judge and enough and not early.groups and #metas < 2 * most and taken.passed < batch then
+    after_all()
+    early.groups = true
+    -- Needs: soon
+    enough = open_soon(most - #metas / 2, at_last) == 0
+  end
 until enough or #metas >= 2 * most
 
 if after_all then
@@ -90,6 +107,8 @@ if taken.changes then
   -- Needs: change
   change(taken)
 end
+local looks = ahead and waiter ~= '' and metas[1] and #metas < 2 * room and taken.passed == 0
+  and (at_last and at_last() or redis.call('EXISTS', ready) == 0) -- the caller may wait, though it gets tasks
 if #metas > 0 then
   -- Needs: lease
   reply, least = lease(taken, visibility, settings[6])
@@ -97,7 +116,7 @@ if #metas > 0 then
     -- Needs: notice
     notice(least)
   end
-  if tonumber(waiter) or moved > 0 then
+  if (tonumber(waiter) or moved > 0) and not looks then
     -- Needs: pass_on
     pass_on(tonumber(waiter), at_last)
   end
@@ -110,13 +129,15 @@ if settings[9] then
   -- Needs: make_room
   make_room(metas, rotten)
 end
-if reply or wanted or taken.passed > 0 then
-  return reply or wanted and { 0, -1, math.floor(instant * 1000) } or { -5 }
+local told = wanted and { 0, -1, math.floor(instant * 1000) } or { -5 }
+if looks or not (reply or wanted or taken.passed > 0) then
+  -- Needs: next, rest
+  local event = next_event()
+  if event and event <= instant and (not soonest or soonest > instant) then -- `next_event` was lost
+    redis.call('HSET', conf, 'next_event', '0')
+  else
+    told = rest(waiter, format, event, at_last)
+  end
 end
--- Needs: next, rest
-local event = next_event()
-if event and event <= instant and (not soonest or soonest > instant) then -- `next_event` was lost
-  redis.call('HSET', conf, 'next_event', '0')
-  return { -5 }
-end
-return rest(waiter, format, event, at_last)
+-- Needs: listed
+return reply and ahead and listed(reply, told, metas) or reply or told

@@ -1,6 +1,6 @@
 -- judge: apply the queue's own limit inside of pop.
 -- Keys: ready invisible tracked
--- Needs: now, gate, keep, opens, cost, estimate, callers, booked, charge
+-- Needs: now, gate, keep, opens, cost, estimate, callers, booked, charge, soon, early
 -- Gives: queue_judge(most), for a pop of at most `most` tasks. It returns four functions:
 --        judge(score, member, id, cost, group, token, raw, units): charges a task that may run. It returns true, or the
 --          changes of the task's record (estimate); nil if the queue does not let the task run, which ends the pop.
@@ -35,8 +35,8 @@ local function queue_judge(most)
   -- `units` is the cost with its estimates, if the judge of groups has computed it.
   local function judge(score, _, id, cost, _, token, raw, units)
     if units and idle then
-      return true
-    elseif taken < together and cost == '1' then
+      return early.at[id] and true or not early.only or nil
+    elseif taken < together and cost == '1' and not (early.at[id] or early.only) then
       taken = taken + 1
       return true
     end
@@ -48,17 +48,18 @@ local function queue_judge(most)
         units, added = estimated(units, queue)
       end
     end
-    local at, shut = 0, false
+    local at, shut = early.at[id] or 0, false
     if not (queue.simple and free_now(queue, units)) then
-      at = free_now(queue, units) and 0 or opens_at(queue, units, -score)
-      shut = at > instant or full(queue)
+      at = math.max(at, free_now(queue, units) and 0 or opens_at(queue, units, -score))
+      shut = at > instant and (early.ms == 0 or at > horizon(queue)) or full(queue)
       kept = not shut and is_awaited(queue) and callers().kept(queue, score, raw)
     end
-    if shut or kept then
+    if shut or kept or early.only and at <= instant then
       blocked = kept or at
       return nil
     end
-    charge(queue, units, id, token)
+    early.at[id] = at > instant and later(queue, at) or nil
+    charge(queue, units, id, token, early.at[id])
     return not (added or #cost > 4 and string.find(cost, '~', 1, true)) or estimate_change(cost, added)
   end
 

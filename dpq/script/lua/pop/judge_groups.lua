@@ -1,7 +1,7 @@
 -- judge_groups: apply the queue's limit and the limits of groups inside of pop.
 -- Keys: groups closed
 -- Needs: now, notice, groups, step_up, gate, keep, open_or_close, prune, charge, opens, cost, pool,
---        estimate, callers, booked, turns, marks
+--        estimate, callers, booked, turns, marks, soon, early
 -- Gives: group_judge(judge_queue, settle, wanted), for two functions of the queue's limit (judge). It returns three
 --        functions:
 --        judge(score, member, id, cost, group, token, raw): as the judge of the queue. It returns false if the group
@@ -36,16 +36,18 @@ local function group_judge(judge_queue, settle, wanted)
         at = callers().kept(gate, score, raw) or mate and callers().kept(mate, score, raw) or at
       end
     end
-    if at > instant and not wanted then
+    local late = at > (early.groups and horizon(gate) or instant)
+    if late and not wanted then
       shut(group)
       close(group, at)
     end
-    if at > instant or gate and gate.rules.weight and not wanted and passes(gate, score, member) then
+    if late or gate and gate.rules.weight and not wanted and passes(gate, score, member) then
       return false
     end
+    early.at[id] = at > instant and later(gate, at) or nil
     local may = judge_queue(score, member, id, cost, group, token, raw, units)
     if may and gate then
-      charge(gate, units, id, token)
+      charge(gate, units, id, token, early.at[id])
       if not gate.plain then
         goes_on(gate, member)
       end
@@ -65,7 +67,7 @@ local function group_judge(judge_queue, settle, wanted)
 
   local function crown(group, frame, n, turn)
     local at, score, member, heir = next_at(group)
-    if at > instant then
+    if at > (early.groups and horizon(gate_of(group)) or instant) then
       close(group, at)
     elseif not step_up(group, frame, n, kept_turns[group] or turn, score, member, heir) then
       emptied = emptied + 1
@@ -86,6 +88,7 @@ local function group_judge(judge_queue, settle, wanted)
     if emptied > 0 then
       prune(2 * emptied)
     end
+    closing, gone, emptied = {}, {}, 0
   end
 
   return judge, crown, after_all
