@@ -525,8 +525,11 @@ def test_a_name_that_is_lost_keeps_nobody_from_a_queue(stage: Stage) -> None:
 
 
 LOOKS: list[Callable[[DPQ[Any]], object]] = [
-    *(DPQ.check, DPQ.stats, DPQ.limits, DPQ.groups, DPQ.drain, DPQ.workers, DPQ.next_event),
-    *(DPQ.held, DPQ.history, DPQ.events, DPQ.batches, DPQ.results, DPQ.peek, DPQ.why),
+    *(DPQ.check, DPQ.stats, DPQ.next_event, DPQ.results, DPQ.peek, DPQ.why),
+    *(
+        lambda q, name=name: getattr(q.admin, name)()
+        for name in "limits groups drain workers held history events batches".split()
+    ),
     *(lambda q: list(q.admin.export())[1:], lambda q: q.get(key="k").id),
 ]
 

@@ -215,7 +215,7 @@ def ask(q, caller):
 def test_a_far_reset_is_asked_again_by_one(q, clock, scope):
     """One answer closes for a minute; then one task asks alone, and its answer decides."""
     fill(q, 9, scope)
-    q.observe(scope, headers=says(0, 10**9))
+    q.observe(scope, headers=says(0, 10**8))
     clock.advance(59.999)
     assert payloads(q) == []
     state = q.admin.limits()[0] if scope is None else q.admin.group(scope)
@@ -227,7 +227,7 @@ def test_a_far_reset_is_asked_again_by_one(q, clock, scope):
     probe = take(q)
     assert probe.payload == 0
     assert payloads(q) == []
-    q.observe(probe, headers=says(0, 10**9))
+    q.observe(probe, headers=says(0, 10**8))
     q.ack(probe)
     assert payloads(q) == []
     clock.advance(60)
