@@ -528,7 +528,7 @@ LOOKS: list[Callable[[DPQ[Any]], object]] = [
     *(DPQ.check, DPQ.stats, DPQ.next_event, DPQ.results, DPQ.peek, DPQ.why),
     *(
         lambda q, name=name: getattr(q.admin, name)()
-        for name in "limits groups drain workers held history events batches".split()
+        for name in ["limits", "groups", "drain", "workers", "held", "history", "events", "batches"]
     ),
     *(lambda q: list(q.admin.export())[1:], lambda q: q.get(key="k").id),
 ]
