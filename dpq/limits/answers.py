@@ -46,8 +46,6 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, Literal, NamedTuple, Protocol
 
-from pydantic_core import from_json
-
 from dpq.limits.header_values import longest, moment_in, numbers_in, span_in, structured, wait_in
 from dpq.model.errors import ConfigurationError
 
@@ -384,6 +382,8 @@ def _beginning(body: object) -> str:
 
 def _words(text: str) -> str:
     """Find the codes and the message of an error; nothing of a request that it repeats."""
+    from pydantic_core import from_json  # not above: programs that only push start without it
+
     try:
         error = from_json(text)
     except ValueError:

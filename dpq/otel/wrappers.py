@@ -103,8 +103,8 @@ class Wrappers:
         """Wrap `pop`. A pop without a task makes no span: idle consumers would make most spans."""
 
         @wraps(verb)
-        def pop(queue: QueueOperations[Any], most: int, *args: Any) -> Steps[Any]:
-            steps = verb(queue, most, *args)
+        def pop(queue: QueueOperations[Any], most: int, *args: Any, **named: Any) -> Steps[Any]:
+            steps = verb(queue, most, *args, **named)
             return self._follow_pop(queue, most, steps) if queue.client is not None else steps
 
         return pop

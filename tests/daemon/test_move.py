@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import httpx
 import pytest
@@ -38,10 +39,14 @@ def busy_once(names: dict[str, Any]) -> list[str]:
 
     def get(url: str, timeout: float) -> SimpleNamespace:
         asked.append(url)
-        status = 429 if len(asked) == 1 else 200
-        return SimpleNamespace(
-            status_code=status, headers={"Retry-After-Ms": "20"}, raise_for_status=lambda: None
-        )
+        answer = SimpleNamespace(status_code=200, headers={"Retry-After": "1"})
+        answer.raise_for_status = lambda: None
+        if len(asked) == 1:
+            answer.status_code = 429
+            answer.raise_for_status = Mock(
+                side_effect=httpx.HTTPStatusError("429", request=None, response=answer)
+            )
+        return answer
 
     names["get"] = get
     return asked
