@@ -497,8 +497,8 @@ Results._locked.same | an answer goes into a file that was replaced | unit/batch
 - same = os.stat(self.path).st_ino == os.fstat(file).st_ino
 + same = True
 target | a line of a batch may name another host | unit/batch
-- if urlsplit(full)[:2] != urlsplit(url)[:2]:
-+ if urlsplit(full)[:1] != urlsplit(url)[:1]:
+- if urlsplit(full)[:2] != here[:2]:
++ if urlsplit(full)[:1] != here[:1]:
 Results._append | dpq run acks before its answer is on the disk | unit/batch
 -                 os.fsync(file)
 Results._append | a failed write leaves half a line of a result | unit/batch
