@@ -50,6 +50,9 @@ def ask(client: Any, *command: Any) -> Any:
         try:
             with reachable():
                 return client.execute_command(*command, **internals.RAW)
+        except MovedError as error:  # a client of a cluster would have followed it
+            told = "this server is a node of a cluster: write redis+cluster:// in its URL"
+            raise ResponseError(told) from error
         except (ClusterError, NotWrittenError):
             if time.monotonic() > give_up:
                 raise

@@ -21,7 +21,6 @@ from redis.exceptions import (
     AuthenticationError,
     ClusterDownError,
     ClusterError,
-    MovedError,
     NoPermissionError,
     NoScriptError,
     ReadOnlyError,
@@ -121,9 +120,6 @@ def reachable() -> Iterator[None]:
     """Convert the errors that redis-py lets pass, or raises for a cluster, into a `RedisError`."""
     try:
         yield
-    except MovedError as error:  # a client of a cluster would have followed it
-        told = "this server is a node of a cluster: write redis+cluster:// in its URL"
-        raise ResponseError(told) from error
     except RedisClusterException as error:
         raise RedisConnectionError(str(error)) from error
     except AttributeError as error:
