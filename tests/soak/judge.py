@@ -18,6 +18,7 @@ from soak.ledger import Books, End, Fault, Given, Held, Pushed
 
 from dpq import RateLimit
 from dpq.types import DeadTask
+from dpq.worker.fetch_plan import MOST_AHEAD_SECONDS
 
 OUTAGES = ("restart", "switch", "lossy", "stall", "cut")
 """Faults that reach every client."""
@@ -595,13 +596,14 @@ def _grant(each: Delivery) -> tuple[float, int, bool]:
 def _windows(grants: Iterable[tuple[float, int]], limit: RateLimit) -> Iterator[tuple[int, float]]:
     """Of each window that ends with a grant: its units, and its begin.
 
-    Moments are cut to the millisecond, so a window is one shorter than `per`: surely inside of it.
+    Moments are cut to the millisecond, and a worker may get a task ahead of its moment: shorter by
+    that, a window is surely inside of one of `per`.
     """
     ordered = sorted(grants)
     first = units = 0
     for ms, cost in ordered:
         units += cost
-        while ms - ordered[first][0] > limit.per * 1000 - 1:
+        while ms - ordered[first][0] > (limit.per - MOST_AHEAD_SECONDS) * 1000 - 1:
             units -= ordered[first][1]
             first += 1
         yield units, ordered[first][0]
