@@ -135,6 +135,8 @@ class Sender:
         self._progress.refused(status, limited=limited is not None)
         if limited or status in OVERLOADED:  # that says nothing of the address, or of the request
             self.trouble = said
+            if limited is not None:
+                limited.reason = said
             raise limited or Retry(reason=said)
         self._try_again(task, said)
 

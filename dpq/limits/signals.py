@@ -114,6 +114,8 @@ class RateLimited(Signal):
             group), "group" (the task's; if it has none, the queue), "queue", or "task" for this
             task alone.
         status: The HTTP status of the answer, for events, logs and counts; None counts as a 429.
+        reason: The text of the answer. It is the last error of a task that is given up because its
+            own request is always refused.
 
     Raises:
         ConfigurationError: `retry_after` is no finite number from 0, `scope` none of the four, or
@@ -121,7 +123,11 @@ class RateLimited(Signal):
     """
 
     def __init__(
-        self, retry_after: float, scope: Scope = "member", status: int | None = None
+        self,
+        retry_after: float,
+        scope: Scope = "member",
+        status: int | None = None,
+        reason: object = "",
     ) -> None:
         is_number = isinstance(retry_after, int | float) and not isinstance(retry_after, bool)
         if not (is_number and 0 <= retry_after < math.inf):
@@ -134,9 +140,10 @@ class RateLimited(Signal):
         self.retry_after = min(retry_after, MAX_SECONDS)
         self.scope = scope
         self.status = status
+        self.reason = str(reason)
 
     def __reduce__(self) -> tuple[Any, ...]:  # a process pool pickles errors
-        return type(self), (self.retry_after, self.scope), {"status": self.status}
+        return type(self), (self.retry_after, self.scope, self.status, self.reason)
 
     @classmethod
     def from_headers(

@@ -537,11 +537,13 @@ class QueueOperations(
         scope: Scope,
         cost: Cost | None = None,
         status: int | None = None,
+        reason: str = "",
     ) -> Steps[int]:
         """Give a task back that met a limit, and close its member, its group or the queue."""
         require_scope(scope)
         ms, said = milliseconds("retry_after", retry_after), status_text(status)
-        more = (said,) if said else ()
+        text = one_line(reason[:200])
+        more = (said, text) if text else (said,) if said else ()
         action = "rate_limited of"
         return once(self._of_holder("rate_limited", action, task, ms, scope, cost=cost, more=more))
 
@@ -572,7 +574,9 @@ class QueueOperations(
         if error is None:
             return self.ack(task, cost, result)
         if isinstance(error, RateLimited):
-            return self.rate_limited(task, error.retry_after, error.scope, cost, error.status)
+            return self.rate_limited(
+                task, error.retry_after, error.scope, cost, error.status, error.reason
+            )
         if isinstance(error, Reject):
             return self.bury(task, error.reason, cost, None, source_of(error, worker))
         if isinstance(error, Release):
