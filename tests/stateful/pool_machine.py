@@ -1,5 +1,6 @@
 """A group with members beside a model: who runs as which member, and when each may."""
 
+from collections import defaultdict
 from fractions import Fraction
 from math import ceil
 from typing import Any, ClassVar
@@ -7,10 +8,10 @@ from typing import Any, ClassVar
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from limit_machine import is_near
-from limit_model import NEXT, Gate, Rules, named
+from limit_model import NEXT, Gate, Refusals, Rules, named
 from redis import Redis
 
-from dpq import DPQ, RateLimit, Task
+from dpq import DPQ, RateLimit, Task, TaskState
 
 LONG = 10**8  # seconds of a lease that does not end by itself
 NAMES = ["a", "b", "c", "d"]
@@ -62,6 +63,8 @@ class PoolMachine(RuleBasedStateMachine):
         self.due: dict[str, tuple[Any, str | None]] = {}  # in their order: cost and pin
         self.order: list[str] = []  # of their pushes
         self.held: dict[str, Task[Any]] = {}
+        self.refusals: defaultdict[str, Refusals] = defaultdict(Refusals)
+        self.away: dict[str, tuple[int, Task[Any]]] = {}  # which let others go first, until when
         self.grants = self.pops = 0
         self.granted: dict[str, tuple[Any, int, Fraction]] = {}  # cost, number, moment
         self.change(limit, NAMES[:count])
@@ -114,6 +117,9 @@ class PoolMachine(RuleBasedStateMachine):
     def pop(self, most: int) -> None:
         expected: list[tuple[str, str]] = []
         self.pops += 1
+        for _, task in [each for each in self.away.values() if each[0] <= self.now]:
+            del self.away[task.id]
+            self.back(task)
         while len(expected) < most and (task_id := self.best()):
             _, asked = self.open_members(task_id)
             probing = (self.whole.probe or NEXT) != NEXT
@@ -176,15 +182,23 @@ class PoolMachine(RuleBasedStateMachine):
             if task.member in self.pool:  # the windows of one that has left are not known
                 member.gate.spent(cost, told, grant, self.grants, at, self.now)
             gate = member.gate if scope == "member" else self.whole
+            refusals, others, ms = self.refusals[task.id], bool(self.due), round(wait * 1000)
+            refusals.refused(task.deliveries, gate.probe == task.id, others)
+            alone = refusals.alone(task.deliveries)
             for each in (member.gate, self.whole):
                 if each.probe == task.id:
                     each.ended(True)
             if scope == "member" and member.forever:  # closed until somebody opens it: that stays
                 gate.probe = NEXT if gate.probe is None else gate.probe
             else:
-                gate.refused(self.now, round(wait * 1000), False)
+                gate.refused(self.now, ms, False)
             self.q.rate_limited(task, wait, scope)
-            self.back(task)
+            if alone == 5:
+                assert self.q.get(task.id).state is TaskState.DEAD
+            elif alone >= 2 and (others or alone >= 3):
+                self.away[task.id] = (self.now + ms + min(max(2 * ms, 1000), 60_000), task)
+            else:
+                self.back(task)
 
     @rule(name=st.sampled_from(NAMES), wait=st.sampled_from([0, 0, 0.5, 5, None]))
     def close_member(self, name: str, wait: float | None) -> None:

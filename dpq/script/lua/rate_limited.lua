@@ -1,10 +1,10 @@
 -- rate_limited: give a task back after a 429, and close its group, or the whole queue, for all consumers. The attempt
 -- does not count, and the task keeps its priority and its order. The first task after the closing is a probe. A task
--- that is refused as a probe twice in a row comes back only some time after the opening, if other tasks can run in its
--- place. If they pass, and it is refused as a probe five times in a row, it becomes a dead letter, unless it recurs.
+-- that was refused as a probe twice in a row lets other tasks go first: it comes back some time after the opening. If
+-- others pass, and it is refused as a probe five times in a row, it becomes a dead letter, unless it recurs.
 --
--- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates tracked
---       events batches followers cancelled
+-- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
+--       tracked events batches followers cancelled
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id
 -- ARGV[3]  token      of the delivery that holds the lease

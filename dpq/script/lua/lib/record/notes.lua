@@ -2,8 +2,9 @@
 -- and begins with its mark. The order is: \31 visibility, time limit, trace and backoff; \30 the member that the push
 -- pinned; \27 the batch of the task, or \1 and the batch that it waits for; \26 the ms for which its key stays taken
 -- after the ack (seen); \24 its max_lapses, and how many of its leases have run out; \25 the tasks that it waits for
--- (followed); \23 how often its request was refused (refusals); \29 what this delivery has reported of its cost; \28 the
--- member that this delivery runs as. The last two begin with the token of a delivery, and count for no other delivery.
+-- (followed); \23 how often its host has refused it (refusals); \29 what this delivery has reported of its cost; \28
+-- the member that this delivery runs as. The last two begin with the token of a delivery, and count for no other
+-- delivery.
 -- Layout: docs/storage.md, "The record".
 -- Needs: marks
 -- Gives: note_of(task, mark), the text of a note, or nil;
