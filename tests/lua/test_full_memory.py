@@ -161,6 +161,19 @@ def followed(q: DPQ[Any], clock: Clock) -> None:
     q.bury(tasks[1], "no")
 
 
+def refused(q: DPQ[Any], clock: Clock) -> None:
+    """The probe was refused four times while others passed: once more, and it is dead."""
+    q.push_many([Push(i, priority=9 - i, group="a", batch="b") for i in range(9)])
+    for others in (0, 0, 0, 1, 0, 1, 0, 1):
+        clock.advance(1)
+        if others:
+            q.ack(q.pop().task)
+            clock.advance(2)
+        q.rate_limited(q.pop().task, 1)
+    clock.advance(1)
+    q.pop()
+
+
 def stale(q: DPQ[Any], clock: Clock) -> None:
     """What conf says of the next event is wrong, or lost."""
     fill(q, clock)
@@ -169,7 +182,7 @@ def stale(q: DPQ[Any], clock: Clock) -> None:
 
 WORLDS: list[Build] = [
     *(fill, grouped, closed, limited, spent, full, due, hit, paused, dead, stale),
-    *(learned, lost, lazy, followed),
+    *(learned, lost, lazy, followed, refused),
 ]
 
 

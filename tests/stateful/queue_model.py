@@ -975,10 +975,10 @@ class Model:
         if live:
             entry.refusals.refused(entry.deliveries, gate.probe == entry.id, others)
         alone = entry.refusals.alone(entry.deliveries)
-        if alone >= 5 and not entry.every:
+        if alone >= 5 and not entry.every and entry.rerun is None:
             self.ended(entry, lapsed=True)
             gate.refused(now, wait, first)
-            entry.settled, entry.refusals, entry.error = "rate_limited", Refusals(), "status 429"
+            entry.settled, entry.refusals, entry.error = "rate_limited", Refusals(), "HTTP 429"
             self.bury(entry, now, "always rate limited")
             return
         away = min(max(2 * wait, 1000), 60_000)

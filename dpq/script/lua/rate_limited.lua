@@ -1,7 +1,8 @@
 -- rate_limited: give a task back after a 429, and close its group, or the whole queue, for all consumers. The attempt
 -- does not count, and the task keeps its priority and its order. The first task after the closing is a probe. A task
 -- that was refused as a probe twice in a row lets other tasks go first: it comes back some time after the opening. If
--- others pass, and it is refused as a probe five times in a row, it becomes a dead letter, unless it recurs.
+-- others pass, and it is refused as a probe five times in a row, it becomes a dead letter, unless it recurs, or is to
+-- run once more.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
 --       tracked events batches followers cancelled
@@ -66,7 +67,7 @@ if first then
   end
 end
 local alone = gate and refused_alone(task) or 0
-local ends = alone >= MOST_REFUSALS and task.schedule == ''
+local ends = alone >= MOST_REFUSALS and task.schedule == '' and task.again == '0'
 if not ends and (first or report) then
   redis.call('HSET', meta, id, write(task))
 end
@@ -77,18 +78,14 @@ elseif first then
   tell('rate_limited', task.group, '', id, named(status, string.format('%.0f ms, this task alone', ms)))
 end
 if ends then
-  -- Needs: bury, anew, producers
-  task.delivery, task.error = 'l', text or 'status ' .. (status or '429')
+  -- Needs: bury, producers
+  task.delivery, task.error = 'l', text or 'HTTP ' .. (status or '429')
   set_note(task, REFUSED)
-  ms = run_again(task)
-  if not ms then
-    bury(id, task, 'always rate limited')
-    admit()
-    call_all({ [''] = true, [task.group] = true })
-    return 2
-  end
-  redis.call('HSET', meta, id, write(task))
+  bury(id, task, 'always rate limited')
+  admit()
+  call_all({ [''] = true, [task.group] = true })
+  return 2
 end
-back(id, task, ms, ends)
+back(id, task, ms)
 admit()
 return 1
