@@ -111,7 +111,8 @@ class DeadTask(Task[P], Generic[P]):
         payload: The payload; the raw JSON text if it cannot be validated.
         reason: The reason of its death: `attempts spent`, `lease expired` (of the last attempt),
             `lapses spent` (`max_lapses` leases have run out), `expired` (not started in time),
-            `payload missing`, or the reason given to `bury`.
+            `payload missing`, `always rate limited` (while others passed), or the reason given to
+            `bury`.
         attempts: The number of failed attempts.
         died_at: The time of its death, by the server's clock, UTC.
     """

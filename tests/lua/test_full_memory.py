@@ -182,7 +182,7 @@ def stale(q: DPQ[Any], clock: Clock) -> None:
 
 WORLDS: list[Build] = [
     *(fill, grouped, closed, limited, spent, full, due, hit, paused, dead, stale),
-    *(learned, lost, lazy, followed, refused),
+    *(learned, lost, lazy, followed),
 ]
 
 
@@ -543,6 +543,13 @@ def test_goes_on_with_shares(stage: Stage) -> None:
         for call in GOES_ON[name]:
             plenty, short = stage.both(by_units, call)
             assert short == plenty, name
+
+
+def test_a_task_dies_that_was_always_refused(stage: Stage) -> None:
+    """So does its burial, by the last 429."""
+    plenty, short = stage.both(refused, each_held(lambda q, task: q.rate_limited(task, 1)))
+    assert short == plenty
+    assert any("always rate limited" in repr(seen) for seen in short)
 
 
 def test_waiting_goes_on(stage: Stage) -> None:

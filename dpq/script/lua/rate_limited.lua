@@ -17,11 +17,11 @@
 -- ARGV[7]  status     of the answer, three digits, if it was not 429, else ""; or left out
 -- ARGV[8]  text       of the answer, a single line, for the last error of a dead letter; or left out
 --
--- Returns 1; 2 if the task has become a dead letter; -1 if the token is not the live token or the delivery has ended; -13 if the task was cancelled (nothing
--- changed). If the scope is closed for longer already, that closing stays. After the closing, the windows grant one
--- unit and then go at their pace. A learned rate goes down, once for each delivery and each closing. The windows of a
--- fixed limit get more slack, unless the task was the probe, or was popped before they last got some. The request stays
--- spent; other units that `report` does not name count as not spent.
+-- Returns 1; 2 if the task has become a dead letter; -1 if the token is not the live token or the delivery has ended;
+-- -13 if the task was cancelled (nothing changed). If the scope is closed for longer already, that closing stays. After
+-- the closing, the windows grant one unit and then go at their pace. A learned rate goes down, once for each delivery
+-- and each closing. The windows of a fixed limit get more slack, unless the task was the probe, or was popped before
+-- they last got some. The request stays spent; other units that `report` does not name count as not spent.
 -- Lost reply: safe to send again. The time then counts from the second call; the deferral and the refusal count once.
 -- If the task has become a dead letter, the second answer is 2, too.
 local time, id, token, ms, scope = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
