@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 from limit_model import Gate, Rules, names, units_of
-from queue_machine import GROUPS, QueueMachine, delivery, push_arguments, rarely
+from queue_machine import GROUPS, QueueMachine, delivery, rarely
 from queue_model import DELAYED, FREE, INVISIBLE, UNTIL_RELEASED
 from redis import Redis
 
@@ -241,18 +241,14 @@ class LimitMachine(QueueMachine):
         self.pop_many(3, None, False)
 
     @rule(
-        pushes=st.lists(push_arguments, max_size=4),
         drawn=st.tuples(st.integers(3, 14), st.integers(1, 3)),
         scope=st.sampled_from(["group", "group", "queue"]),
         step=st.sampled_from([250, 500, 1000]),
         twice=rarely,
     )
-    def always_refused(
-        self, pushes: Any, drawn: tuple[int, int], scope: str, step: int, twice: bool
-    ) -> None:
+    def always_refused(self, drawn: tuple[int, int], scope: str, step: int, twice: bool) -> None:
         """One task is refused whenever it runs, while the others end well."""
         rounds, most = drawn
-        self.push_many([{**each, "group": GROUPS[0], "delay": 0} for each in pushes], False, False)
         self.pop(None, False)
         refused = self.handed[-1].id if self.handed else None
         for _ in range(rounds):
