@@ -133,6 +133,8 @@ class Sender:
         limited = RateLimited.from_headers(status, headers, body=text)
         if isinstance(limited, RateLimited) or meaning.about == "host":
             self.trouble = said  # that says nothing of the address, or of the request
+            if isinstance(limited, RateLimited):
+                limited.reason = said
             raise limited or Retry(reason=said)
         self._try_again(task, said, meaning.wait)
 

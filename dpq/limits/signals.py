@@ -116,6 +116,10 @@ class Reject(Signal):
         super().__init__(self.reason)
 
 
+MAX_REASON = 200
+"""Characters of an answer that are kept as the last error of a task."""
+
+
 class RateLimited(Signal):
     """The limit was hit: give the task back, uncounted, and let no other task hit the limit.
 
@@ -128,6 +132,8 @@ class RateLimited(Signal):
         status: The HTTP status of the answer, for events, logs and counts; None counts as a 429.
         guessed: The host has named no time: 5 s, and twice as long with each closing in a row, up
             to 300 s, until the first good answer.
+        reason: The text of the answer. It is the last error of a task that is given up because its
+            own request is always refused.
 
     Raises:
         ConfigurationError: `retry_after` is no finite number from 0, `scope` none of the four, or
@@ -139,6 +145,7 @@ class RateLimited(Signal):
         retry_after: float | None = None,
         scope: Scope = "member",
         status: int | None = None,
+        reason: object = "",
     ) -> None:
         self.guessed = retry_after is None
         if retry_after is None:
@@ -154,6 +161,7 @@ class RateLimited(Signal):
         self.retry_after = min(retry_after, MAX_SECONDS)
         self.scope = scope
         self.status = status
+        self.reason = str(reason)
 
     def __reduce__(self) -> tuple[Any, ...]:  # a process pool pickles errors
         return type(self), (self.retry_after, self.scope), vars(self)
@@ -197,15 +205,17 @@ class RateLimited(Signal):
         Source: dpq/limits/answers.py has what is read, in its order of trust.
         """
         require_scope(scope)
-        return cls._of(meaning_of(status, headers, body, statuses, least), status, scope)
+        meaning = meaning_of(status, headers, body, statuses, least)
+        text = body if isinstance(body, str) else body[:MAX_REASON].decode("utf-8", "replace")
+        return cls._of(meaning, status, scope, f"HTTP {status} {text[:MAX_REASON]}".strip())
 
     @classmethod
-    def _of(cls, meaning: Meaning, status: int, scope: Scope) -> "Self | Retry | None":
+    def _of(cls, meaning: Meaning, status: int, scope: Scope, reason: str) -> "Self | Retry | None":
         if meaning.wait is None:
             return None
         if not meaning.is_limit:
             return Retry(meaning.wait, f"status {status}: again in {meaning.wait:g} s")
-        signal = cls(meaning.wait, scope, status)
+        signal = cls(meaning.wait, scope, status, reason)
         signal.guessed = meaning.guessed
         return signal
 
@@ -266,7 +276,7 @@ def _signal_in(error: BaseException) -> Signal | None:
         response = getattr(error, "response", None)
         status, headers, body = parts_of(error if response is None else response)
         meaning = meaning_of(status, headers, body)
-        signal: Signal | None = RateLimited._of(meaning, status, "member")
+        signal: Signal | None = RateLimited._of(meaning, status, "member", error_line(error))
         if meaning.final:
             signal = Reject(error_line(error))
     except Exception:  # it is no answer

@@ -104,7 +104,8 @@ class DeadTask(Task[P], Generic[P]):
     Attributes:
         payload: The payload; the raw JSON text if it cannot be validated.
         reason: `attempts spent`, `lease expired` (of the last attempt), `lapses spent`, `expired`
-            (not started in time), `payload missing`, or the reason given to `bury`.
+            (not started in time), `payload missing`, `always rate limited`, or the reason given to
+            `bury`.
         attempts: The number of failed attempts.
         died_at: The time of its death, by the server's clock, UTC.
     """

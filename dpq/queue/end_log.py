@@ -16,6 +16,7 @@ from dpq.limits.signals import RateLimited, Reject, Release, Signal
 from dpq.model.display import attempt_of
 from dpq.model.log_fields import fields
 from dpq.model.validation import MAX_NAME_BYTES, error_line, one_line
+from dpq.script.replies import GIVEN_UP
 
 if TYPE_CHECKING:
     from dpq.model.task import Task
@@ -104,10 +105,14 @@ class EndLog:
         )
         self._log(logging.WARNING, "lease_lost", queue, task, text, action, reason=action)
 
-    def ended(self, queue: str, task: Task[Any], error: BaseException) -> None:
-        """Log what the server has done with a task after an error."""
+    def ended(
+        self, queue: str, task: Task[Any], error: BaseException, reply: object = None
+    ) -> None:
+        """Log what the server has done with a task after an error, by its reply."""
         if isinstance(error, RateLimited):
             self._rate_limited(queue, task, error)
+            if reply == GIVEN_UP:
+                self.died(queue, task, "always rate limited", one_line(error.reason))
         elif isinstance(error, Reject):
             self.died(queue, task, one_line(error.reason))
         elif (

@@ -493,9 +493,9 @@ class AsyncDPQ(AsyncQueueLife[P]):
             if failed:  # without the traceback, since the caller gets the error itself
                 log_failed(None, self.queue_name, task, error, traceback=False)
             try:
-                await self._finish(self._end_delivery, task, error)
+                reply = await self._finish(self._end_delivery, task, error)
                 if failed:
-                    self._end_log.ended(self.queue_name, task, error)
+                    self._end_log.ended(self.queue_name, task, error, reply)
             except LeaseLostError:
                 log.warning(
                     "%s: lease of task %s lost before its work was done",
@@ -506,9 +506,9 @@ class AsyncDPQ(AsyncQueueLife[P]):
                 about = fields("not_confirmed", queue=self.queue_name, task_id=task.id)
                 log.warning("%s: %s", self.queue_name, unconfirmed, extra=about)
 
-    async def _end_delivery(self, task: Task[P], error: BaseException) -> None:
+    async def _end_delivery(self, task: Task[P], error: BaseException) -> Any:
         await self._leases.end(task)
-        await self._session.run(self._operations.finish, task, error)
+        return await self._session.run(self._operations.finish, task, error)
 
     def leases(
         self, visibility: float | None = None, *, until_empty: bool = False
@@ -1053,7 +1053,8 @@ class AsyncDPQ(AsyncQueueLife[P]):
         Its member, if it runs as one, else its group (or the queue, if it has no group) closes for
         all consumers; a longer closing is never shortened. Then the first task is a probe. When the
         probe is acked, or given back without another 429, the others follow at the limit's pace. An
-        adaptive limit is halved.
+        adaptive limit is halved. A task whose own request is always refused lets the others go
+        first, and becomes a dead letter (docs/rate_limits.md).
 
         Args:
             task: What pop returned.

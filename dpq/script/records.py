@@ -39,7 +39,7 @@ OPTIONS, PIN, BATCH, UNIQUE, LAPSES, AFTER = "\x1f", "\x1e", "\x1b", "\x1a", "\x
 SPENT, RUNS_AS = "\x1d", "\x1c"
 """The marks of the notes of a record: lua/lib/record/notes.lua says what they are."""
 
-_NOTE = re.compile("([\x18-\x1f])([^\x18-\x1f]*)")
+_NOTE = re.compile("([\x17-\x1f])([^\x17-\x1f]*)")
 
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 

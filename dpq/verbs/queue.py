@@ -552,6 +552,7 @@ class QueueOperations(
         scope: Scope,
         cost: Cost | None = None,
         status: int | None = None,
+        reason: str = "",
         *,
         guessed: bool = False,
     ) -> Steps[int]:
@@ -559,7 +560,8 @@ class QueueOperations(
         require_scope(scope)
         ms, said = milliseconds("retry_after", retry_after), status_text(status)
         ms = -ms if guessed else ms
-        more = (said,) if said else ()
+        text = one_line(reason[:200])
+        more = (said, text) if text else (said,) if said else ()
         action = "rate_limited of"
         return once(self._of_holder("rate_limited", action, task, ms, scope, cost=cost, more=more))
 
@@ -590,8 +592,15 @@ class QueueOperations(
         if error is None:
             return self.ack(task, cost, result)
         if isinstance(error, RateLimited):
-            seconds, scope, status = error.retry_after, error.scope, error.status
-            return self.rate_limited(task, seconds, scope, cost, status, guessed=error.guessed)
+            seconds, scope, status, reason = (
+                error.retry_after,
+                error.scope,
+                error.status,
+                error.reason,
+            )
+            return self.rate_limited(
+                task, seconds, scope, cost, status, reason, guessed=error.guessed
+            )
         if isinstance(error, Reject):
             return self.bury(task, error.reason, cost, None, source_of(error, worker))
         if isinstance(error, Release):

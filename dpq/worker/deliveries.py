@@ -113,7 +113,8 @@ class Deliveries:
             elif ending.error is not None and (
                 not isinstance(result, Exception) or isinstance(result, NotConfirmedError)
             ):  # a change without confirmation was made all the same
-                self._log.ended(self._name_of(ending.done[0]), ending.done[0].task, ending.error)
+                task = ending.done[0].task
+                self._log.ended(self._name_of(ending.done[0]), task, ending.error, result)
 
     def _name_of(self, done: Done) -> str:
         return self._queues[done.queue_index].queue_name

@@ -216,6 +216,20 @@ def test_an_answer_with_a_time_is_no_retry(crawls, code, failed):
     assert (counts.deferred, counts.failed, counts.dead) == (1 - failed, failed, 0)
 
 
+def test_a_page_that_is_always_refused(crawls):
+    """All other pages are fetched, and the crawl ends, with a dead letter."""
+    named = {"Retry-After-Ms": "20"}
+    refused = lambda request, before: Response(request.url, 429, headers=named, request=request)  # noqa: E731
+    crawls.site.pages["2"] = refused
+    (stats,) = crawls.run(Tree, CONCURRENT_REQUESTS=1)
+    assert stats["finish_reason"] == "finished"
+    assert sorted(set(crawls.items), key=int) == ["0", "1", "3", "4", "7", "8", "9", "10"]
+    dead = crawls.q.dead.list()
+    assert [(each.reason, each.last_error) for each in dead] == [
+        ("always rate limited", "HTTP 429")
+    ]
+
+
 class Failing(Tree):
     """A spider whose pages 1 to 5 end in different ways."""
 

@@ -90,6 +90,25 @@ def test_a_server_that_forgot_the_scripts_lets_none_through(q: DPQ[Any], redis: 
     assert closed == [True] * 3
 
 
+def test_a_request_that_is_always_refused(q: DPQ[Any], caplog: pytest.LogCaptureFixture) -> None:
+    """The others of its group are done; then it is a dead letter, which the log tells."""
+    q.push_many(Push(n, group="host", priority=-n) for n in range(9))
+
+    def handler(task: Task[Any]) -> None:
+        if task.payload == 0:
+            raise RateLimited(0.01, reason="413 tokens, and 400 are allowed")
+
+    worker = Worker(q, handler)
+    with caplog.at_level("INFO", "dpq"):
+        while q.size():
+            worker.drain()
+    dead = q.dead.list()[0]
+    assert (q.stats().acked, dead.payload, dead.reason) == (8, 0, "always rate limited")
+    assert dead.last_error == "413 tokens, and 400 are allowed"
+    assert (dead.attempts, q.stats().failed) == (0, 0)
+    assert f"{dead.id} is dead after attempt 1 of 10: always rate limited: 413" in caplog.text
+
+
 # Hooks
 
 

@@ -137,6 +137,19 @@ def followed(q: DPQ[Any], clock: Clock) -> None:
     q.bury(tasks[1], "no")
 
 
+def refused(q: DPQ[Any], clock: Clock) -> None:
+    """The probe was refused four times while others passed: once more, and it is dead."""
+    q.push_many([Push(i, priority=9 - i, group="a", batch="b") for i in range(9)])
+    for others in (0, 0, 0, 1, 0, 1, 0, 1):
+        clock.advance(1)
+        if others:
+            q.ack(q.pop().task)
+            clock.advance(2)
+        q.rate_limited(q.pop().task, 1)
+    clock.advance(1)
+    q.pop()
+
+
 def stale(q: DPQ[Any], clock: Clock) -> None:
     """What conf says of the next event is wrong, or lost."""
     fill(q, clock)
@@ -484,6 +497,13 @@ def test_goes_on(name: str, stage: Stage, used: set[str]) -> None:
             plenty, short = stage.both(build, call)
             assert short == plenty, build.__name__
     assert name in used
+
+
+def test_a_task_dies_that_was_always_refused(stage: Stage) -> None:
+    """So does its burial, by the last 429."""
+    plenty, short = stage.both(refused, each_held(lambda q, task: q.rate_limited(task, 1)))
+    assert short == plenty
+    assert any("always rate limited" in repr(seen) for seen in short)
 
 
 def test_waiting_goes_on(stage: Stage) -> None:

@@ -443,6 +443,34 @@ def test_rate_limited(server, q, clock, probe, lossy, lose, scope):
     assert task_after(q, clock, 9).id == task.id
 
 
+def test_rate_limited_again_and_again(server, q, clock, probe, lossy, lose):
+    """Each refusal as a probe counts once; the second call for a dead letter finds it done."""
+    bad = q.push("bad", 9, group="g")
+    q.push_many(Push(n, group="g") for n in range(3))
+
+    def refuse(seconds):
+        clock.advance(seconds)
+        task = probe.pop()
+        assert task.id == bad
+        with lose("rate_limited"):
+            lossy.rate_limited(task, 5)
+
+    for seconds in (0, 5, 5):
+        assert probe.state(bad) != "delayed"
+        refuse(seconds)
+    for _ in range(3):
+        assert (probe.state(bad), q.get(bad).visible_until.timestamp() * 1000) == (
+            "delayed",
+            clock.ms + 15000,
+        )
+        clock.advance(5)
+        q.ack(probe.pop())
+        refuse(10)
+        refuse(5)
+    assert (probe.state(bad), q.stats().buried) == ("dead", 1)
+    assert q.check() == []
+
+
 def test_register(server, q, clock, lossy_redis, probe, lose):
     """The queue is known."""
     queue = DPQ(lossy_redis, q.queue_name, clock=clock)

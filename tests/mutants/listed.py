@@ -75,7 +75,7 @@ fence | any token acts | lua/refused
 - task.token ~= token
 + false
 fence | a settled delivery acts again | lua/refused
-- '[fbr]'
+- '[fblr]'
 + '[0]'
 fence | the holder of a dead task may act on it | lua/refused
 -  or redis.call('ZSCORE', dead, id) then
@@ -119,6 +119,15 @@ give_back | idle time is credited a second time | lua/true_up
 meet | a 429 shortens a longer closing | lua/rate_limited
 - math.max(gate.opens, now + ms)
 + now + ms
+count_refusal | a task dies while its host refuses all others, too | lua/always_refused
+- times < 2 or passed or times > 2 and not others
++ true
+count_refusal | a refusal beside others counts as one of a probe | lua/always_refused
+- if was_probe then
++ if true then
+rate_limited.lua | a task that is always refused stops its group | lua/always_refused
+- ms = alone > 1 and
++ ms = false and
 meter_at | a quota grants one unit more | lua/quotas
 - > meter.left then
 + > meter.left + 1 then

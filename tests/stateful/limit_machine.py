@@ -241,6 +241,29 @@ class LimitMachine(QueueMachine):
             self.advance(5000)
         self.pop_many(3, None, False)
 
+    @rule(
+        drawn=st.tuples(st.integers(3, 14), st.integers(1, 3)),
+        scope=st.sampled_from(["group", "group", "queue"]),
+        step=st.sampled_from([250, 500, 1000]),
+        twice=rarely,
+    )
+    def always_refused(self, drawn: tuple[int, int], scope: str, step: int, twice: bool) -> None:
+        """One task is refused whenever it runs, while the others end well."""
+        rounds, most = drawn
+        self.pop(None, False)
+        refused = self.handed[-1].id if self.handed else None
+        for _ in range(rounds):
+            for back, task in enumerate(reversed(self.handed[-6:])):
+                entry = self.model.tasks.get(task.id)
+                if entry is None or entry.state != INVISIBLE or entry.token != task.token:
+                    continue
+                if task.id == refused:
+                    self.rate_limited(back, 0.25, scope, twice)
+                else:
+                    self.ack(back, False)
+            self.advance(step)
+            self.pop_many(most, None, False)
+
     # Time
 
     def moments(self) -> list[int]:

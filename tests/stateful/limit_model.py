@@ -92,6 +92,29 @@ class Tracked(Window):
 
 
 @dataclass
+class Refusals:
+    """How often a task was refused as a probe, in deliveries one after the other."""
+
+    delivery: int = 0  # the last one that was refused
+    times: int = 0
+    passed: bool = False  # others have passed since
+
+    def refused(self, delivery: int, was_probe: bool, others: bool) -> None:
+        """One more delivery is refused; others could run in its place or not."""
+        if self.delivery != delivery - 1:
+            self.times, self.passed = 0, False
+        if not was_probe:
+            self.passed = self.times >= 2
+        elif self.times < 2 or self.passed or (self.times >= 3 and not others):
+            self.times, self.passed = min(self.times + 1, 5), False
+        self.delivery = delivery
+
+    def alone(self, delivery: int) -> int:
+        """How often, if this delivery was refused as a probe, too."""
+        return self.times if self.delivery == delivery and not self.passed else 0
+
+
+@dataclass
 class Gate:
     """What the limit of one scope has granted, and its closing. `rules` is set before each use.
 

@@ -14,7 +14,7 @@ from itertools import combinations, pairwise
 from math import ceil
 from typing import Any
 
-from limit_model import Gate, Rules, named
+from limit_model import Gate, Refusals, Rules, named
 
 from dpq.types import Cost
 
@@ -88,6 +88,7 @@ class Entry:
     max_lapses: int | None = None
     lapses: int = 0
     errors: list[tuple[str, int, str]] = field(default_factory=list)  # kind, attempt, text
+    refusals: Refusals = field(default_factory=Refusals)
     holds: bool = False  # it waits for its retry, and no other of its group runs
 
 
@@ -702,6 +703,7 @@ class Model:
             held.visibility, held.time_limit = push["visibility"], push["time_limit"]
             held.unique_for = push["unique_for"]
             held.backoff = push["backoff"]
+            held.refusals = Refusals()
         if mode in ("update", "rerun") and every:
             held.slack = slack
             if mode == "rerun" or not same:
@@ -962,12 +964,35 @@ class Model:
         """
         assert entry.granted
         self.spent(entry, {unit: 0 for unit in named(entry.granted.cost) if unit}, now)
+        live = not entry.deferred and not entry.counted
         first = self.defer(entry)
-        self.come_back(entry, now, wait if scope == "task" else 0, lapsed=True)
-        self.hold(entry)
-        if scope != "task":
-            gate = self.gate(entry.group if scope == "group" else None)
+        if scope == "task":
+            self.come_back(entry, now, wait, lapsed=True)
+            self.hold(entry)
+            return
+        at = entry.group if scope == "group" else None
+        gate, others = self.gate(at), self.others_wait(entry, at)
+        if live:
+            entry.refusals.refused(entry.deliveries, gate.probe == entry.id, others)
+        alone = entry.refusals.alone(entry.deliveries)
+        if alone >= 5 and not entry.every and entry.rerun is None:
+            self.ended(entry, lapsed=True)
             gate.refused(now, wait, first)
+            entry.settled, entry.refusals, entry.error = "rate_limited", Refusals(), "HTTP 429"
+            self.bury(entry, now, "always rate limited")
+            return
+        away = min(max(2 * wait, 1000), 60_000)
+        steps_back = alone >= 2 and (others or alone >= 3)
+        self.come_back(entry, now, wait + away if steps_back else 0, lapsed=True)
+        self.hold(entry)
+        gate.refused(now, wait, first)
+
+    def others_wait(self, entry: Entry, scope: str | None) -> bool:
+        """Another task of the group, or of the queue, could run in place of this one."""
+        if scope is not None and self.rules(scope).in_order:
+            return False
+        others = [e for e in self.tasks.values() if e.state == FREE and e is not entry]
+        return any(scope is None or e.group == scope for e in others)
 
     def come_back(self, entry: Entry, now: int, wait: int, lapsed: bool = False) -> None:
         """From wherever it is; who is ready already lines up again."""

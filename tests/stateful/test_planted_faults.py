@@ -91,7 +91,7 @@ next_due | a missed time is not passed over | rare RECURRING
 - math.max(now, task.enqueued + task.wait)
 + task.enqueued + task.wait
 fence | a settled delivery acts again | rare
-- '[fbr]'
+- '[fblr]'
 + '[0]'
 open_or_close | a closed group keeps its head in ready | rare
 -     shut(group)

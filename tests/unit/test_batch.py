@@ -193,8 +193,10 @@ def test_what_an_answer_does(
     stops: list[str] = []
     client = sender(saved, batch, lambda _: said, lambda: stops.append(""))
     if isinstance(then, type):
-        with pytest.raises(then):
+        with pytest.raises(then) as raised:
             send(client, batch, 1)
+        if isinstance(raised.value, RateLimited):
+            assert raised.value.reason.startswith(f"{status}: {content.decode()[:9]}")
     else:
         send(client, batch, 1)
         assert json.loads(saved.read_bytes())["response"]["body"] == then

@@ -1,8 +1,11 @@
 -- rate_limited: give a task back after a 429, and close its group, or the whole queue, for all consumers. The attempt
--- does not count, and the task keeps its priority and its order. The first task after the closing is a probe.
+-- does not count, and the task keeps its priority and its order. The first task after the closing is a probe. A task
+-- that was refused as a probe twice in a row lets other tasks go first: it comes back some time after the opening. If
+-- others pass, and it is refused as a probe five times in a row, it becomes a dead letter, unless it recurs, or is to
+-- run once more.
 --
--- Keys: ready delayed invisible waiting groups closed meta dead conf stats wake tick limits gates tracked
---       events cancelled
+-- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
+--       tracked events batches followers cancelled
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id
 -- ARGV[3]  token      of the delivery that holds the lease
@@ -13,22 +16,24 @@
 --                     group, the queue
 -- ARGV[6]  report     the units that the delivery has spent, as in spent; "" for none; or left out
 -- ARGV[7]  status     of the answer, three digits, if it was not 429, else ""; or left out
+-- ARGV[8]  text       of the answer, a single line, for the last error of a dead letter; or left out
 --
--- Returns 1; -1 if the token is not the live token or the delivery has ended; -13 if the task was cancelled (nothing
--- changed). If the scope is closed for longer already, that closing stays. After the closing, the windows grant one
--- unit and then go at their pace. A learned rate goes down, once for each delivery and each closing. The windows of a
--- fixed limit get more slack, unless the task was the probe, or was popped before they last got some. The request stays
--- spent; other units that `report` does not name count as not spent.
--- Lost reply: safe to send again. The time then counts from the second call; the deferral counts once.
+-- Returns 1; 2 if the task has become a dead letter; -1 if the token is not the live token or the delivery has ended;
+-- -13 if the task was cancelled (nothing changed). If the scope is closed for longer already, that closing stays. After
+-- the closing, the windows grant one unit and then go at their pace. A learned rate goes down, once for each delivery
+-- and each closing. The windows of a fixed limit get more slack, unless the task was the probe, or was popped before
+-- they last got some. The request stays spent; other units that `report` does not name count as not spent.
+-- Lost reply: safe to send again. The time then counts from the second call; the deferral and the refusal count once.
+-- If the task has become a dead letter, the second answer is 2, too.
 local time, id, token, ms, scope = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
-local report, status = ARGV[6], ARGV[7]
+local report, status, text = ARGV[6], ARGV[7], ARGV[8]
 
 local STATUSES = { ['403'] = 'rate_limited_403', ['503'] = 'rate_limited_503', ['529'] = 'rate_limited_529' }
 
--- Needs: now, record, fence, gate, place, back, met, notes, event, marks
-local task, refused = fence(id, token, '')
+-- Needs: now, record, fence, gate, place, back, met, notes, event, marks, refusals
+local task, refused = fence(id, token, 'l')
 if not task then
-  return refused
+  return refused == 0 and 2 or refused
 end
 report, status = report ~= '' and report, status ~= '' and status
 if report or string.find(task.cost .. task.options, '[,' .. SPENT .. ']') then
@@ -42,6 +47,10 @@ local closes = scope == 'queue' and '' or task.group
 local gate = scope ~= 'task' and gate_of(member and closes .. '\t' .. member or closes)
 local was_probe = gate and gate.probe == id
 leave(id, task, true) -- a probe that meets a 429 opens nothing
+local others = gate and others_wait(gate, task.group)
+if gate and task.delivery == '-' then
+  count_refusal(task, was_probe, others)
+end
 local first = task.delivery == '-' or task.delivery == 'x' -- the first deferral of this delivery
 if first then
   task.delivery = task.delivery == '-' and 'd' or 'X'
@@ -58,15 +67,26 @@ if first then
     end
   end
 end
-if first or report then
+local alone = gate and refused_alone(task) or 0
+local ends = alone >= MOST_REFUSALS and task.schedule == '' and task.again == '0'
+if not ends and (first or report) then
   redis.call('HSET', meta, id, write(task))
 end
 if gate then
-  meet(gate, ms, token / 1000, first, was_probe, status, id)
-  ms = 0
+  ms = meet(gate, ms, token / 1000, first, was_probe, status, id)
+  ms = alone > 1 and (others or alone > 2) and ms + math.min(math.max(2 * ms, 1000), 60000) or 0
 elseif first then
   ms = math.abs(ms)
   tell('rate_limited', task.group, '', id, named(status, string.format('%.0f ms, this task alone', ms)))
+end
+if ends then
+  -- Needs: bury, producers
+  task.delivery, task.error = 'l', text or 'HTTP ' .. (status or '429')
+  set_note(task, REFUSED)
+  bury(id, task, 'always rate limited')
+  admit()
+  call_all({ [''] = true, [task.group] = true })
+  return 2
 end
 back(id, task, ms)
 admit()

@@ -34,7 +34,7 @@ end
 
 local function first_death()
   local raw = redis.call('HGET', meta, redis.call('ZRANGE', dead, '0', '0')[1] or '') or ''
-  return string.match(raw, '^[^\t\n]*\t[^\t\n]*\t[^\t\n]*\t([^\t\n]*)\t([^\t\n\24-\31]*)')
+  return string.match(raw, '^[^\t\n]*\t[^\t\n]*\t[^\t\n]*\t([^\t\n]*)\t([^\t\n\23-\31]*)')
 end
 
 local ended_leases, closings_over = past(invisible), past(closed)

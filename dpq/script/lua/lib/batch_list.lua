@@ -24,7 +24,7 @@ local function batch_list()
   end
 
   local function awaited_batch(notes)
-    return string.match(notes, '^[^\n]*\27\1([^\t\n\24-\31]+)')
+    return string.match(notes, '^[^\n]*\27\1([^\t\n\23-\31]+)')
   end
 
   local function write_batch(name, batch)

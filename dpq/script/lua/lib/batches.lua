@@ -17,7 +17,7 @@
 --        hold() and settle(): between them tasks may come and go, and no batch is finished before settle.
 --        take_released(): how many tasks were released since the last such call in this script.
 local function batch_in(notes)
-  return string.match(notes, '^[^\n]*\27([^\t\n\1\24-\31]+)')
+  return string.match(notes, '^[^\n]*\27([^\t\n\1\23-\31]+)')
 end
 
 local function batching()
@@ -34,7 +34,7 @@ local function batching()
     if task and tonumber(redis.call('ZSCORE', delayed, id) or '0') >= UNTIL_OPENED then
       local ms = tonumber(task.wait)
       task.wait = string.format('%.0f', math.max(now - task.enqueued, 0) + ms)
-      task.options = string.gsub(task.options, '\27\1[^\24-\31]*', '')
+      task.options = string.gsub(task.options, '\27\1[^\23-\31]*', '')
       redis.call('HSET', meta, id, write(task))
       redis.call('ZADD', delayed, now + ms, id)
       notice(ms)

@@ -13,6 +13,6 @@ local function shape(text)
 end
 
 local function said(raw)
-  local why, met, rest = string.match(raw, '^[^\t\n]*\t[^\t\n]*\t[^\t\n]*\t([^\t\n]*)\t([^\t\n\24-\31]*)([^\n]*)')
+  local why, met, rest = string.match(raw, '^[^\t\n]*\t[^\t\n]*\t[^\t\n]*\t([^\t\n]*)\t([^\t\n\23-\31]*)([^\n]*)')
   return why or '', met or '', rest or ''
 end

@@ -4,7 +4,7 @@
 -- Needs: now, go_on
 -- Gives: note_cancelled(id, task), to be called before the task leaves its set (place).
 local function note_cancelled(id, task)
-  if task.token == '0' or string.find(task.delivery, '[fbr]') then -- no delivery, or its holder has ended it
+  if task.token == '0' or string.find(task.delivery, '[fblr]') then -- no delivery, or its holder has ended it
     return
   end
   local ends = tonumber(redis.call('ZSCORE', invisible, id) or 0) or 0

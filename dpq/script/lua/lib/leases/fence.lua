@@ -13,7 +13,7 @@ local function fence(id, token, verb)
     return nil, -1
   elseif task.delivery == verb then
     return nil, 0
-  elseif string.find(task.delivery, '[fbr]') or redis.call('ZSCORE', dead, id) then
+  elseif string.find(task.delivery, '[fblr]') or redis.call('ZSCORE', dead, id) then
     return nil, -1
   end
   return task

@@ -3,7 +3,7 @@
 -- Gives: meet(gate, ms, granted, counts, was_probe, status, id), which closes the gate for `ms`; if that is below 0,
 --        for -ms, and longer with each probe in a row that is refused. `granted` is when the request was granted, ms;
 --        `id` is that of its task, or nil. If the 429 `counts`, it teaches the gate a slack or a rate. A closing by
---        hand without an end stays as it is. The caller must call admit (place) afterwards;
+--        hand without an end stays as it is. The caller must call admit (place) afterwards. It returns the ms;
 --        named(status, detail), the detail of an event `rate_limited`, behind the status. A status of nil is a 429.
 local MOST_GUESS_MS = 300000
 
@@ -92,7 +92,7 @@ local function meet(gate, ms, granted, counts, was_probe, status, id)
   gate.probe = gate.probe == '-' and 'p' or gate.probe -- a running probe stays the only one
   gate.changed = true
   if by_hand then
-    return
+    return ms
   end
   gate.opens, gate.why = opens, 'l'
   for i, window in ipairs(rules) do
@@ -104,4 +104,5 @@ local function meet(gate, ms, granted, counts, was_probe, status, id)
     mark()
     open_or_close((string.match(gate.scope, '^[^\t]*'))) -- for a member of a pool, open or close its group
   end
+  return ms
 end

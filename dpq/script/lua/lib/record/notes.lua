@@ -2,15 +2,16 @@
 -- and begins with its mark. The order is: \31 visibility, time limit, trace and backoff; \30 the member that the push
 -- pinned; \27 the batch of the task, or \1 and the batch that it waits for; \26 the ms for which its key stays taken
 -- after the ack (seen); \24 its max_lapses, and how many of its leases have run out; \25 the tasks that it waits for
--- (followed); \29 what this delivery has reported of its cost; \28 the member that this delivery runs as. The last two
--- begin with the token of a delivery, and count for no other delivery.
+-- (followed); \23 how often its host has refused it (refusals); \29 what this delivery has reported of its cost; \28
+-- the member that this delivery runs as. The last two begin with the token of a delivery, and count for no other
+-- delivery.
 -- Layout: docs/storage.md, "The record".
 -- Needs: marks
 -- Gives: note_of(task, mark), the text of a note, or nil;
 --        live_note(task, mark), the text of a note with the live token, without the token, or nil;
 --        set_note(task, mark, text), which removes the note if the text is nil.
 local function note_of(task, mark)
-  return string.match(task.options, mark .. '([^\24-\31]*)')
+  return string.match(task.options, mark .. '([^\23-\31]*)')
 end
 
 local function live_note(task, mark)
@@ -20,7 +21,7 @@ end
 
 local function set_note(task, mark, text)
   local notes = ''
-  for _, each in ipairs({ OPTIONS, PIN, BATCH, UNIQUE, LAPSES, AFTER, SPENT, RUNS_AS }) do
+  for _, each in ipairs({ OPTIONS, PIN, BATCH, UNIQUE, LAPSES, AFTER, REFUSED, SPENT, RUNS_AS }) do
     local said = note_of(task, each)
     if each == mark then
       said = text

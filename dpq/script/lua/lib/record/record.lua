@@ -21,7 +21,7 @@ local function read(raw)
   else
     task.enqueued, task.order, task.max, task.wait, task.key, task.reason, task.error, task.options, task.schedule =
       string.match(raw, '^(%d+) (%d+) (%d+) %S+ %S+ (%d+)[^\t]*\t[^\t]*\t([^\t]*)\t([^\t]*)\t'
-        .. '([^\t\n\24-\31]*)([^\t\n]*)([^\n]*)', at + 1)
+        .. '([^\t\n\23-\31]*)([^\t\n]*)([^\n]*)', at + 1)
   end
   return task
 end

@@ -11,8 +11,8 @@ local function revise(id, task, priority, residual, wait)
   end
   set_priority(task, priority, residual)
   if moves and wait then -- by hand: it waits for no batch and no task any more
-    local options = string.gsub(task.options, '\27\1[^\24-\31]*', '')
-    options = string.gsub(string.gsub(options, '\25[br][^\24-\31]*', ''), '\25%+[^\24-\31]*', '\25+')
+    local options = string.gsub(task.options, '\27\1[^\23-\31]*', '')
+    options = string.gsub(string.gsub(options, '\25[br][^\23-\31]*', ''), '\25%+[^\23-\31]*', '\25+')
     if options ~= task.options or now < task.enqueued + task.wait then -- the task has not been due yet
       task.wait = string.format('%.0f', math.max(now + wait - task.enqueued, 0))
     end
