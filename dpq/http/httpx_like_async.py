@@ -4,7 +4,7 @@
 """
 
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, Self
 
 from dpq.http.exchange_async import AsyncExchange
 from dpq.http.wire import PERMIT, Options
@@ -73,6 +73,13 @@ class AsyncTransportBase:
         if self._follow(response, exchange):
             await exchange.end()
         return response
+
+    async def __aenter__(self) -> Self:
+        await self._inner.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: Any) -> None:
+        await self._inner.__aexit__(*error)
 
     async def aclose(self) -> None:
         """Close the inner transport; the queue stays open."""

@@ -51,13 +51,15 @@ class Codec(Generic[P]):
                 valid = self._adapter.validate_python(payload)
                 body = self._adapter.dump_json(valid, by_alias=True)
                 back = self._adapter.validate_json(body)  # pop must be able to read it
+                if b"NaN" in body or b"Infinity" in body:
+                    from_json(body, allow_inf_nan=False)  # others cannot read such numbers
             changed = "" if back == valid else change(valid, back)
         except PydanticUserError as error:
             raise self._incomplete(error) from error
         except ValidationError as error:
             raise PayloadError(f"the payload does not fit the queue's type: {error}") from error
         except (PydanticSerializationError, ValueError, RecursionError) as error:
-            hint = ": push data, and let Tasks name functions" if callable(payload) else ""
+            hint = " (push data; Tasks push calls of functions)" if callable(payload) else ""
             raise PayloadError(
                 f"a {type(payload).__name__} has no JSON form{hint}: {error}"
             ) from error

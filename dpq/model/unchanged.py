@@ -18,7 +18,7 @@ def change(given: Any, back: Any, path: str = "payload") -> str:
     A tuple may come back as a list. Where the queue names no type, a value may come back in its
     JSON form, if the value's own type reads the same from that.
     """
-    kind = type(given)
+    kind: Any = type(given)
     if isinstance(given, dict) and isinstance(back, dict):
         for key in given:
             if key not in back:
@@ -38,15 +38,14 @@ def change(given: Any, back: Any, path: str = "payload") -> str:
 
 
 def _of_one_value(given: Any, back: Any, path: str) -> str:
-    kind = type(given)
+    kind: Any = type(given)
     if isinstance(given, float):
         both = isinstance(back, float) and isnan(given) and isnan(back)
         return "" if both else f"{path} is {given}, and JSON has no such number"
     if kind is not type(back):
         try:
             again = _adapter_of(kind).validate_json(to_json(given))
-            if again == given or not change(given, again, path):
-                return ""
+            return "" if again == given else change(given, again, path)
         except PydanticUserError:  # a type that pydantic does not know
             return ""
         except ValidationError:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -103,11 +104,11 @@ def _limits(given: Mapping[str, Any]) -> dict[str | None, dict[str, Any]]:
 
 def slot_of(name: str) -> str:
     """Return the name of a download slot; that of a host has no scheme and no port."""
-    try:
+    with suppress(ValueError):  # it is no host
         parts = urlsplit(name if "://" in name else f"//{name}")
-        return parts.hostname if parts.hostname and (parts.scheme or parts.port) else name
-    except ValueError:
-        return name
+        if parts.hostname and (parts.scheme or parts.port):
+            return parts.hostname
+    return name
 
 
 def own_pace(settings: Any) -> str:
