@@ -76,11 +76,13 @@ class TransportBase:
         return response
 
     def __enter__(self) -> Self:
-        self._inner.__enter__()
+        if hasattr(self._inner, "__enter__"):
+            self._inner.__enter__()
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self._inner.__exit__(*error)
+        ends = getattr(self._inner, "__exit__", None)
+        (ends(*error) if ends else self._inner.close())
 
     def close(self) -> None:
         """Close the inner transport; the queue stays open."""

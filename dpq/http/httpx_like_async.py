@@ -75,11 +75,13 @@ class AsyncTransportBase:
         return response
 
     async def __aenter__(self) -> Self:
-        await self._inner.__aenter__()
+        if hasattr(self._inner, "__aenter__"):
+            await self._inner.__aenter__()
         return self
 
     async def __aexit__(self, *error: Any) -> None:
-        await self._inner.__aexit__(*error)
+        ends = getattr(self._inner, "__aexit__", None)
+        await (ends(*error) if ends else self._inner.aclose())
 
     async def aclose(self) -> None:
         """Close the inner transport; the queue stays open."""

@@ -52,8 +52,8 @@ def result_line(result: Any, keep: float, task: object) -> str:
     except (PydanticSerializationError, ValueError, RecursionError) as error:
         raise PayloadError(
             f"the result of task {task_id} is a {kind}, which has no JSON form, as NaN and "
-            f"infinity have none: {error}. The task is not finished: ack it with another result, or without "
-            "one",
+            f"infinity have none: {error}. The task is not finished: ack it with another result, "
+            "or without one",
             task_id=task_id,
         ) from error
     if len(body) > MAX_RESULT_BYTES:

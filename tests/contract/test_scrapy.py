@@ -505,5 +505,5 @@ def test_a_limit_holds_for_a_host_with_a_port_and_its_own_pace_is_told(crawls, c
     """DPQ_LIMITS may name the port; settings of Scrapy that are slower than it are in the log."""
     limits, template = {"a.example:80": "4/s"}, {"CONCURRENT_REQUESTS_PER_DOMAIN": 1}
     crawls.run(OnePage, DPQ_LIMITS=limits, DOWNLOAD_DELAY=0.01, **template)
-    assert [each.group for each in crawls.q.admin.limits()] == ["a.example"]
+    assert "a.example" in [each.group for each in crawls.q.admin.limits()]
     assert "DOWNLOAD_DELAY = 0.01, CONCURRENT_REQUESTS_PER_DOMAIN = 1" in caplog.text
