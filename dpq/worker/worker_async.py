@@ -18,7 +18,7 @@ from dpq.model.log_fields import fields
 from dpq.queue.inside import session_of
 from dpq.queue.queue_async import AsyncDPQ
 from dpq.worker.base import WorkerBase
-from dpq.worker.endings import endings, is_free
+from dpq.worker.endings import endings
 from dpq.worker.progress_notes import SEND_SECONDS
 from dpq.worker.run_state import BEAT_SECONDS, LEAVE_SECONDS, MAIN_LOOP, RunState
 
@@ -164,7 +164,7 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
 
         for number in endings():
             before = signal.getsignal(number)
-            if not (all_of_them or is_free(before)):
+            if not (all_of_them or _is_free(before)):
                 continue
             try:
                 loop.add_signal_handler(number, stop, number)
@@ -249,3 +249,11 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
             self._state.pulse.hear(answered=False)
             about = fields("not_told", worker=self.name)
             log.debug("%s: cannot tell of itself", self.name, exc_info=True, extra=about)
+
+
+def _is_free(handler: object) -> bool:
+    """Return True if a signal has its first handler, or the one that `asyncio.run` sets."""
+    if handler in (signal.SIG_DFL, signal.default_int_handler):
+        return True
+    owner = getattr(getattr(handler, "func", None), "__self__", None)  # a partial of a method
+    return isinstance(owner, asyncio.Runner)
