@@ -76,6 +76,14 @@ def number(text: str) -> float:
         return float(text)
 
 
+def seconds(text: str) -> float:
+    """Read seconds; the error says the form."""
+    try:
+        return number(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r}: write seconds, as 300 for 5 minutes") from None
+
+
 def read_attempts(text: str) -> float:
     """Read a bound of attempts: a whole number, or `inf`."""
     if str(text) == FOREVER:
@@ -197,7 +205,7 @@ Priority = Annotated[
 NewPriority = Annotated[
     float | None, option("NUMBER", "The new priority.", unset="unchanged", parser=number)
 ]
-Delay = Annotated[float, option("SECONDS", "Seconds until the task is ready.")]
+Delay = Annotated[float, option("SECONDS", "Seconds until the task is ready.", parser=seconds)]
 
 
 def _order(text: str) -> str:

@@ -5,7 +5,7 @@
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Self
 
 from dpq.http.exchange import Exchange
 from dpq.http.wire import PERMIT, Options
@@ -74,6 +74,15 @@ class TransportBase:
         if self._follow(response, exchange):
             exchange.end()
         return response
+
+    def __enter__(self) -> Self:
+        if hasattr(self._inner, "__enter__"):
+            self._inner.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        ends = getattr(self._inner, "__exit__", None)
+        (ends(*error) if ends else self._inner.close())
 
     def close(self) -> None:
         """Close the inner transport; the queue stays open."""

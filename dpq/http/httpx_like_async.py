@@ -4,7 +4,7 @@
 """
 
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, Self
 
 from dpq.http.exchange_async import AsyncExchange
 from dpq.http.wire import PERMIT, Options
@@ -73,6 +73,15 @@ class AsyncTransportBase:
         if self._follow(response, exchange):
             await exchange.end()
         return response
+
+    async def __aenter__(self) -> Self:
+        if hasattr(self._inner, "__aenter__"):
+            await self._inner.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: Any) -> None:
+        ends = getattr(self._inner, "__aexit__", None)
+        await (ends(*error) if ends else self._inner.aclose())
 
     async def aclose(self) -> None:
         """Close the inner transport; the queue stays open."""

@@ -267,7 +267,10 @@ def limit_rules(
         whole_number("concurrency", concurrency, 1, MAX_CONCURRENCY)
     if isinstance(rate, str):
         if per is not None:
-            raise ConfigurationError(f"rate is {rate!r}, which names its window: leave out per")
+            raise ConfigurationError(
+                f"rate is {rate!r}: leave out per, since a text names its window, as in "
+                "set_limit('10/s'); a group is named as group='api'"
+            )
         said = replace(
             read_rate(rate), burst=burst, adaptive=adaptive, reserve=reserve, slack=slack
         )

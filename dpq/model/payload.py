@@ -8,6 +8,7 @@ from pydantic.errors import PydanticUserError
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from dpq.model.errors import ConfigurationError, PayloadError
+from dpq.model.unchanged import change
 
 P = TypeVar("P")
 
@@ -15,15 +16,11 @@ MAX_PAYLOAD_BYTES = 64 * 1024 * 1024
 """Bytes of a payload at most: 64 MiB. A larger value would hold up all clients of the server."""
 
 
-_SURELY_READABLE = 400
-"""Bytes of JSON that can always be read back: too few for too many levels or too long numbers."""
-
-
 class Codec(Generic[P]):
     """Writes and reads the payloads of one queue; the type's adapter is built once.
 
-    If the type is `Any`, each value with a JSON form is taken as it is; NaN and the infinities are
-    kept. Any other type validates payloads when they are written and when they are read.
+    If the type is `Any`, each value with a JSON form is taken as it is. Any other type validates
+    payloads when they are written and when they are read. Each is read back once as it is written.
     """
 
     def __init__(self, payload_type: Any, max_bytes: int) -> None:
@@ -47,19 +44,27 @@ class Codec(Generic[P]):
         """Encode a payload for storage."""
         try:
             if self._adapter is None:
-                body = to_json(payload, inf_nan_mode="constants")
-                if len(body) > _SURELY_READABLE:
-                    from_json(body)
+                valid: Any = payload
+                body = to_json(payload, inf_nan_mode="null")
+                back: Any = from_json(body)
             else:
                 valid = self._adapter.validate_python(payload)
                 body = self._adapter.dump_json(valid, by_alias=True)
-                self._adapter.validate_json(body)  # pop must be able to read it
+                back = self._adapter.validate_json(body)  # pop must be able to read it
+                if b"NaN" in body or b"Infinity" in body:
+                    from_json(body, allow_inf_nan=False)  # others cannot read such numbers
+            changed = "" if back == valid else change(valid, back)
         except PydanticUserError as error:
             raise self._incomplete(error) from error
         except ValidationError as error:
             raise PayloadError(f"the payload does not fit the queue's type: {error}") from error
         except (PydanticSerializationError, ValueError, RecursionError) as error:
-            raise PayloadError(f"a {type(payload).__name__} has no JSON form: {error}") from error
+            hint = " (push data; Tasks push calls of functions)" if callable(payload) else ""
+            raise PayloadError(
+                f"a {type(payload).__name__} has no JSON form{hint}: {error}"
+            ) from error
+        if changed:
+            raise PayloadError(f"the payload would not come back as it is: {changed}")
         if len(body) > self.max_bytes:
             raise PayloadError(
                 f"the payload is {len(body)} bytes, and max_payload_bytes is {self.max_bytes}: "

@@ -48,11 +48,12 @@ def result_line(result: Any, keep: float, task: object) -> str:
     kind, task_id = type(result).__name__, getattr(task, "id", None)
     try:
         body = to_json(result, inf_nan_mode="constants")
-        from_json(body)
+        from_json(body, allow_inf_nan=False)
     except (PydanticSerializationError, ValueError, RecursionError) as error:
         raise PayloadError(
-            f"the result of task {task_id} is a {kind}, which has no JSON form: {error}. The task "
-            "is not finished: ack it with another result, or without one",
+            f"the result of task {task_id} is a {kind}, which has no JSON form, as NaN and "
+            f"infinity have none: {error}. The task is not finished: ack it with another result, "
+            "or without one",
             task_id=task_id,
         ) from error
     if len(body) > MAX_RESULT_BYTES:

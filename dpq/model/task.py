@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, NoReturn
 
 from typing_extensions import TypeVar  # pydantic brings it along; typing's own has no default yet
 
@@ -71,6 +71,17 @@ class Popped(NamedTuple, Generic[P, Nothing]):
     task: Task[P] | Nothing
     on_success: Callable[..., Any]  # None if task is None; typed for use after a check of task
     set_visibility: Callable[[float], Any]
+
+    def __repr__(self) -> str:
+        return f"Popped(task={self.task!r})"
+
+
+def _not_of_popped(self: Any, name: str) -> NoReturn:
+    raise AttributeError(f"a Popped has no {name}: write popped.task.{name}, if there is a task")
+
+
+if not TYPE_CHECKING:  # checkers refuse it themselves
+    Popped.__getattr__ = _not_of_popped
 
 
 class Push(NamedTuple, Generic[P]):

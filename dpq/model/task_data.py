@@ -17,6 +17,11 @@ Attempts = Annotated[
 """A bound of failed attempts; `math.inf` is null in dumps, since JSON has no infinity."""
 
 
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."
+
+
 class Task(BaseModel, Generic[P]):
     """A task as it was at the moment of the call that returned it.
 
@@ -58,6 +63,17 @@ class Task(BaseModel, Generic[P]):
 
     # Bytes as a payload need not be UTF-8, and `unique_for` may be infinite.
     model_config = ConfigDict(frozen=True, ser_json_bytes="base64", ser_json_inf_nan="strings")
+
+    def __repr__(self) -> str:
+        """Say in one line which task it is."""
+        named = ((name, getattr(self, name)) for name in ("group", "key") if getattr(self, name))
+        parts = [("payload", self.payload), *named, ("state", str(self.state))]
+        said = ", ".join(f"{name}={_short(value)}" for name, value in parts)
+        return (
+            f"{type(self).__name__.partition('[')[0]}({self.id!r}, {said}, attempt={self.attempt})"
+        )
+
+    __str__ = __repr__
 
     if not TYPE_CHECKING:  # checkers refuse it themselves
 

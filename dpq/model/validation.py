@@ -7,7 +7,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
-from datetime import timedelta
+from datetime import date, timedelta
 from numbers import Integral
 from typing import Any
 
@@ -62,6 +62,8 @@ def in_seconds(delay: float | timedelta) -> float:
 
 def delay_milliseconds(delay: float | timedelta) -> int:
     """Convert a delay: seconds, or a timedelta."""
+    if isinstance(delay, date):
+        raise ConfigurationError(f"delay is {delay!r}: it must be seconds; a moment is `at=`")
     return milliseconds("delay", in_seconds(delay))
 
 

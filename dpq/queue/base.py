@@ -23,7 +23,7 @@ from dpq.model.queue_settings import (
     SharedSettings,
 )
 from dpq.model.task import P, Popped
-from dpq.model.validation import Delays
+from dpq.model.validation import Delays, nearest
 from dpq.queue.end_log import EndLog
 from dpq.queue.refusals import log_refused
 from dpq.script.durability import Durability, named_durability
@@ -91,6 +91,7 @@ class QueueBase(Generic[P]):
         seen_max_keys: int | None = None,
         durability: Durability = "async",
         clock: Callable[[], int] | None = None,
+        **unknown: Any,
     ) -> None:
         """Describe one queue: `q = DPQ(Redis(), "pages", default_visibility=60)`.
 
@@ -145,6 +146,9 @@ class QueueBase(Generic[P]):
         from dpq.explain.operations import Operations
         from dpq.verbs.description import Description
 
+        for name in unknown:
+            hint = nearest(name, QueueSettings.__annotations__)
+            raise TypeError(f"{type(self).__name__} has no setting {name!r}{hint}")
         self._described: Description[P] = Description(
             queue_name,
             payload_type=payload_type,

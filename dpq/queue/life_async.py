@@ -55,7 +55,9 @@ class AsyncQueueLife(QueueBase[P]):
         from dpq.link.session_async import AsyncQueueSession
         from dpq.link.waiter_async import AsyncWaiters, sleep
         from dpq.queue.lease_renewal_async import AsyncKeeper
+        from dpq.script.assembly import sources
 
+        sources()  # a queue that is made before the loop reads no file in the loop
         self._pid = os.getpid()
         connections = AsyncConnections(self._redis, self._durability)
         self._own_session = AsyncQueueSession(

@@ -52,6 +52,9 @@ class Permit:
             self._held = HeldPermit(caller.id, self.group, caller.held, caller.scope)
             queue._leases.hold((cast("Any", self._held),), caller.request.lease)
 
+    def __reduce__(self) -> Any:  # a response may be pickled, and a copy of it has no permit
+        return type(None), ()
+
     def spent(self, cost: Cost | None = None, **units: int) -> None:
         """Note what the request has spent; this replaces what was charged, as in `DPQ.spent`.
 

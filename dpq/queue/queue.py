@@ -38,6 +38,7 @@ from dpq.model.validation import Delays, milliseconds
 from dpq.queue.base import QueueSettings, wanted_task
 from dpq.queue.end_log import log_failed
 from dpq.queue.inside import process_name
+from dpq.queue.lease_context import no_loop
 from dpq.queue.life import QueueLife
 from dpq.queue.pauses import THROWN_AWAY
 
@@ -437,6 +438,7 @@ class DPQ(QueueLife[P]):
         force: bool = False,
         from_errors: bool = True,
     ) -> AbstractContextManager[Task[P] | None]: ...
+    @no_loop
     @contextmanager
     def lease(
         self,

@@ -37,6 +37,7 @@ from dpq.model.validation import Delays, milliseconds
 from dpq.queue.base import QueueSettings, wanted_task
 from dpq.queue.end_log import log_failed
 from dpq.queue.inside import process_name
+from dpq.queue.lease_context import no_loop
 from dpq.queue.life_async import AsyncQueueLife
 from dpq.queue.pauses_async import THROWN_AWAY
 
@@ -436,6 +437,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
         force: bool = False,
         from_errors: bool = True,
     ) -> AbstractAsyncContextManager[Task[P] | None]: ...
+    @no_loop
     @asynccontextmanager
     async def lease(
         self,

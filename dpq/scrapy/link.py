@@ -55,7 +55,7 @@ class Delivery:
     Attributes:
         task: The task.
         request: The request that was made of it; None while it waits for the engine.
-        status: The status of the last answer; 0 if there was none.
+        status: The status of the last answer; 0 if there was none yet, -1 if none will come.
         reason: The reason for which the task ends as a dead letter; "" so far.
         limited: The signal of an answer that asks to come again later; None so far.
     """

@@ -2,8 +2,10 @@
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 from dpq.model.errors import ConfigurationError
 
@@ -86,7 +88,10 @@ def _seconds(settings: Any, name: str, default: float) -> float:
 def _limits(given: Mapping[str, Any]) -> dict[str | None, dict[str, Any]]:
     """Read limits: a text, a list, a number for each second, or the arguments of `set_limit`."""
     limits: dict[str | None, dict[str, Any]] = {}
-    for slot, limit in given.items():
+    for name, limit in given.items():
+        slot = slot_of(name)
+        if slot in limits:
+            raise ConfigurationError(f"DPQ_LIMITS names {slot!r} twice: a host has one limit")
         if isinstance(limit, Mapping):
             named = dict(limit)
         elif isinstance(limit, (int, float)):
@@ -95,3 +100,22 @@ def _limits(given: Mapping[str, Any]) -> dict[str | None, dict[str, Any]]:
             named = {"rate": limit}
         limits[None if slot == WHOLE_QUEUE else slot] = named
     return limits
+
+
+def slot_of(name: str) -> str:
+    """Return the name of a download slot; that of a host has no scheme and no port."""
+    with suppress(ValueError):  # it is no host
+        parts = urlsplit(name if "://" in name else f"//{name}")
+        if parts.hostname and (parts.scheme or parts.port):
+            return parts.hostname
+    return name
+
+
+def own_pace(settings: Any) -> str:
+    """Name the settings by which Scrapy is slower than the limits of a queue; "" for none."""
+    delay, most = settings.getfloat("DOWNLOAD_DELAY"), "CONCURRENT_REQUESTS_PER_DOMAIN"
+    return ", ".join(
+        [f"DOWNLOAD_DELAY = {delay:g}"] * (delay > 0)
+        + [f"{most} = 1"] * (settings.getint(most) == 1)
+        + ["AUTOTHROTTLE_ENABLED = True"] * settings.getbool("AUTOTHROTTLE_ENABLED")
+    )

@@ -85,7 +85,7 @@ def json_form(value: Any, path: str) -> Any:
         return int(value)
     if isinstance(value, float) and math.isfinite(value):
         return float(value)
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):  # an Item, say, would come back as a dict
         for key in value:
             if not isinstance(key, str):
                 raise PayloadError(f"{path} has the key {key!r}: keys of JSON are text")

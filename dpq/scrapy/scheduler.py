@@ -15,6 +15,7 @@ from typing import Any
 
 from scrapy import Request, Spider, signals
 from scrapy.core.scheduler import Scheduler as ScrapyScheduler
+from scrapy.downloadermiddlewares.cookies import CookiesMiddleware
 from scrapy.exceptions import DontCloseSpider, IgnoreRequest
 from scrapy.http import Response
 from scrapy.utils.defer import deferred_from_coro
@@ -28,7 +29,7 @@ from dpq.model.validation import error_line
 from dpq.queue.queue_async import AsyncDPQ
 from dpq.scrapy.hooks import hook_into, is_lost_page
 from dpq.scrapy.link import Delivery, Link
-from dpq.scrapy.options import read_options
+from dpq.scrapy.options import own_pace, read_options, slot_of
 from dpq.scrapy.payload import OURS, payload_of, request_of
 
 log = logging.getLogger(__name__)
@@ -97,6 +98,12 @@ class Scheduler:
                     await queue.set_limit(group=group, **limit)
                 except TypeError as error:
                     raise ConfigurationError(f"DPQ_LIMITS[{group!r}]: {error}") from error
+            if options.limits and (pace := own_pace(self._crawler.settings)):
+                log.warning(
+                    "%s: each spider waits by its own settings, too (%s): let DPQ_LIMITS alone set "
+                    "the pace, with DOWNLOAD_DELAY = 0 and more requests per domain",
+                    *(options.queue_name, pace),
+                )
             if size := await queue.size():
                 log.info("%s: resuming a crawl: %d requests", options.queue_name, size)
             self._hook()
@@ -185,7 +192,7 @@ class Scheduler:
     # Requests as tasks
 
     def _group(self, request: Request) -> str | None:
-        return group_name(str(self._crawler.engine.downloader.get_slot_key(request)))
+        return group_name(slot_of(str(self._crawler.engine.downloader.get_slot_key(request))))
 
     def _key(self, request: Request) -> str:
         key: str = self._crawler.request_fingerprinter.fingerprint(request).hex()
@@ -193,9 +200,15 @@ class Scheduler:
 
     def _push_of(self, request: Request) -> Push[Any]:
         """Make the push of a request."""
-        payload = payload_of(request, self._spider)
+        delivery = self._of(request)
+        goes_on = delivery is not None and not delivery.status  # the engine has made it of another
+        with_cookies = self._with_cookies(request) if goes_on else request
+        payload = payload_of(with_cookies, self._spider)
         more: dict[str, Any] = {}
         again = request.dont_filter
+        if delivery is not None and goes_on and not again:
+            passed = (request.replace(url=url) for url in request.meta.get("redirect_urls", ()))
+            again = self._key(request) in {delivery.task.key, *map(self._key, passed)}
         begins = OURS not in request.meta and request.meta.get("is_start_request")
         if not again or begins:
             more = {"key": self._key(request), "unique_for": self._options.unique_for}
@@ -210,6 +223,22 @@ class Scheduler:
             group=self._group(request),
             **more,
         )
+
+    def _with_cookies(self, request: Request) -> Request:
+        """Give a redirect or retry the cookies that this spider would send: another may take it."""
+        middleware = self._crawler.get_downloader_middleware(CookiesMiddleware)
+        if middleware is None or request.meta.get("dont_merge_cookies"):
+            return request
+        jar, asked = middleware.jars[request.meta.get("cookiejar")], Request(request.url)
+        jar.add_cookie_header(asked)
+        sent = (asked.headers.get("Cookie") or b"").decode(errors="replace").split("; ")
+        cookies = [
+            {"name": each.name, "value": each.value, "path": each.path, "secure": each.secure}
+            | ({"domain": each.domain} if each.domain_specified else {})
+            for each in jar
+            if f"{each.name}={each.value}" in sent
+        ]
+        return request.replace(cookies=cookies) if cookies else request
 
     def _move(self, delivery: Delivery, request: Request) -> None:
         """Put a task that was pushed without a group into that of its slot, whose limit holds."""
@@ -332,22 +361,23 @@ class Scheduler:
         delivery = self._held.get(request)
         if delivery and not isinstance(exception, IgnoreRequest) and request.errback is None:
             delivery.reason = error_line(exception)
+        if delivery:
+            delivery.status = -1  # a request that an errback makes is a new one
 
     def _answered(self, response: Response, request: Request) -> None:
         if delivery := self._held.get(request):
             delivery.status = response.status
 
     def _spider_failed(self, failure: Any, response: Any) -> None:
-        if delivery := self._of(response):
+        if delivery := self._of(getattr(response, "request", None)):
             delivery.reason = error_line(failure.value)
 
     def _item_failed(self, response: Any, failure: Any) -> None:
-        if delivery := self._of(response):
+        if delivery := self._of(getattr(response, "request", None)):
             delivery.reason = error_line(failure.value)
 
-    def _of(self, response: Any) -> Delivery | None:
-        """Return the delivery of an answer or a failure, also if its request is a copy."""
-        request = getattr(response, "request", None)
+    def _of(self, request: Request | None) -> Delivery | None:
+        """Return the delivery of a request, also if it is a copy."""
         if request is None or request in self._held:
             return self._held.get(request) if request is not None else None
         id_ = request.meta.get(OURS, {}).get("id")

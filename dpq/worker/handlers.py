@@ -309,6 +309,13 @@ def awaits(function: Any) -> bool:
     return _is(inspect.iscoroutinefunction, function)
 
 
+@functools.lru_cache(maxsize=1000)
+def is_async(handler: Handler) -> bool:
+    """Return True if a handler, or the function of a named task, is a coroutine function."""
+    task = getattr(handler.call, "__self__", None)
+    return awaits(handler.call) or awaits(getattr(task, "function", None))
+
+
 def _is(kind: Callable[[Any], bool], function: Any) -> bool:
     """Return True if a function, or the function that it wraps, is of a kind."""
     function = inspect.unwrap(function) if callable(function) else function

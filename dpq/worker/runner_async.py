@@ -8,7 +8,9 @@ import inspect
 import logging
 import time
 from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from contextvars import copy_context
 from functools import partial
 from typing import Any, cast
 
@@ -19,7 +21,7 @@ from dpq.script.durability import CONFIRM_SECONDS
 from dpq.worker.deliveries import Deliveries, Taken
 from dpq.worker.fetcher_async import AsyncFetcher
 from dpq.worker.handler_calls import HandlerCalls, tell_lost
-from dpq.worker.handlers import Context, check_result
+from dpq.worker.handlers import TIME_LIMIT, Context, check_result, is_async
 from dpq.worker.heartbeats import Holding
 from dpq.worker.outcomes import Done
 from dpq.worker.run_state import LEAVE_SECONDS, RunState
@@ -59,6 +61,7 @@ class AsyncRunner:
         # The running tasks whose handler has ended.
         self._confirming: set[asyncio.Task[Any]] = set()
         self._logs_ends = calls.logs_ends
+        self._threads = ThreadPoolExecutor(concurrency, "dpq-handler")  # begins none before a call
 
     @property
     def running(self) -> list[Holding]:
@@ -133,9 +136,11 @@ class AsyncRunner:
             handler = self._calls.find(task)
             limit = asyncio.timeout(seconds) if seconds else None
             async with limit or _UNLIMITED:
-                result = (
-                    handler.call(task, context) if handler.takes_context else handler.call(task)
-                )
+                args = (task, context) if handler.takes_context else (task,)
+                if is_async(handler):
+                    result = handler.call(*args)
+                else:
+                    result = await self._in_a_thread(partial(handler.call, *args))
                 if inspect.isawaitable(result):
                     result = await result
                 if result is not None:
@@ -144,8 +149,24 @@ class AsyncRunner:
             return None, self._calls.kept(queue_index, handler, task, result)
         except BaseException as raised:  # the error decides how the task goes on
             if isinstance(raised, TimeoutError) and limit and limit.expired():
+                context._lose(TIME_LIMIT)
                 return TimeoutError(f"ran longer than {seconds:g} s"), ""
             return self._calls.signal_of(raised), ""
+
+    async def _in_a_thread(self, call: Callable[[], Any]) -> Any:
+        """Call a plain function, which may block, in a thread with the context of this task."""
+
+        def called() -> tuple[Any, BaseException | None]:
+            try:
+                return call(), None
+            except BaseException as error:  # a future takes no StopIteration
+                return None, error
+
+        in_context = partial(copy_context().run, called)
+        result, error = await asyncio.get_running_loop().run_in_executor(self._threads, in_context)
+        if error is not None:
+            raise error
+        return result
 
     async def _finish(
         self, handling: "asyncio.Task[Any]", lease: Lease, done: Done, began: float

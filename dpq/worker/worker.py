@@ -70,8 +70,8 @@ class Worker(WorkerBase[DPQ[Any]]):
             until_empty: Also end when no live task is left in any of the queues. The worker waits
                 for delayed tasks, and for tasks that run elsewhere.
             signals: Handle SIGTERM and SIGINT, if this is the main thread. None means True for a
-                `Worker`. For an `AsyncWorker` it means False: it has not started the event loop, so
-                the signals belong to the program that has. Say True if the worker is all that runs.
+                `Worker`. An `AsyncWorker` then takes those that have no handler yet, and leaves
+                the others to the program, such as uvicorn.
 
         Returns:
             The number of handlers that have ended since the worker was made.

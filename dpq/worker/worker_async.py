@@ -35,7 +35,7 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
     """`Worker` for asyncio: handlers are coroutine functions, and run as tasks of one loop.
 
     If the lease of a handler is lost, or if it runs longer than `time_limit`, it is cancelled. A
-    plain function may be a handler, too; while it runs, the event loop does nothing else.
+    plain function may be a handler, too: it runs in a thread, which cannot be cancelled.
     """
 
     @classmethod
@@ -46,7 +46,7 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
         """Async `Worker.run`. If it is cancelled, it stops without grace."""
         try:
             await self._begin(until_empty)
-            return await self._go_on(signals is True)
+            return await self._go_on(signals)
         finally:
             self._on = False
 
@@ -63,7 +63,7 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
 
         try:
             await self._begin(until_empty=False)
-            run = asyncio.create_task(self._go_on(signals=False))
+            run = asyncio.create_task(self._go_on(False))
             run.add_done_callback(ended)
             try:
                 yield self
@@ -82,10 +82,10 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
         finally:
             self._on = False
 
-    async def _go_on(self, signals: bool) -> int:
+    async def _go_on(self, signals: bool | None) -> int:
         """Run handlers until the end of a run that has begun, and leave it; see `run`."""
         self._beating = asyncio.create_task(self._beat())
-        with self._signals() if signals else nullcontext():
+        with nullcontext() if signals is False else self._signals(all_of_them=bool(signals)):
             working = asyncio.create_task(self._work())
             try:
                 await asyncio.shield(working)
@@ -153,7 +153,7 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
         )
 
     @contextmanager
-    def _signals(self) -> Iterator[None]:
+    def _signals(self, *, all_of_them: bool) -> Iterator[None]:
         loop = asyncio.get_running_loop()
         listened = {}
 
@@ -163,7 +163,9 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
             self.stop()
 
         for number in endings():
-            before = signal.getsignal(number)  # asyncio.run sets a handler of its own
+            before = signal.getsignal(number)
+            if not (all_of_them or _is_free(before)):
+                continue
             try:
                 loop.add_signal_handler(number, stop, number)
             except (RuntimeError, ValueError, NotImplementedError):  # this is not the main thread
@@ -247,3 +249,11 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
             self._state.pulse.hear(answered=False)
             about = fields("not_told", worker=self.name)
             log.debug("%s: cannot tell of itself", self.name, exc_info=True, extra=about)
+
+
+def _is_free(handler: object) -> bool:
+    """Return True if a signal has its first handler, or the one that `asyncio.run` sets."""
+    if handler in (signal.SIG_DFL, signal.default_int_handler):
+        return True
+    owner = getattr(getattr(handler, "func", None), "__self__", None)  # a partial of a method
+    return isinstance(owner, asyncio.Runner)

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import math
 import multiprocessing
 import os
 import threading
@@ -74,14 +73,14 @@ def test_a_typed_payload_comes_back_as_its_type(
 @pytest.mark.parametrize(
     "payload",
     [
-        *(None, True, 0, -1, 2**70, 1.5, "", "text", [], {}, math.inf, -math.inf),
+        *(None, True, 0, -1, 2**70, 1.5, "", "text", [], {}),
         *("ünï ☃ 🦊 \u2028", "a\tb\nc\0d\x7f", "'; DROP TABLE tasks; --", "::", "x" * 100_000),
         {"deep": [{"a": [1, [2, [3, None]]]}], "ключ": "значение", "": ""},
     ],
     ids=lambda payload: f"{payload!r:.20}".encode("ascii", "replace").decode(),
 )
 def test_a_payload_comes_back_unchanged(q: DPQ[Any], payload: Any) -> None:
-    """Whatever JSON can say, and the infinities, survive the way there and back."""
+    """Whatever JSON can say survives the way there and back."""
     q.push(payload)
     popped = q.pop().task.payload
     assert popped == payload

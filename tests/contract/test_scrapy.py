@@ -458,3 +458,66 @@ def test_a_killed_spider_loses_nothing(live, server, tmp_path):
     counts = live.stats()
     assert (live.size(), counts.dead) == (0, 0)
     assert 1 <= counts.expired_leases <= 2
+
+
+class OnePage(scrapy.Spider):
+    name = "one"
+
+    async def start(self) -> Any:
+        yield scrapy.Request("http://a.example/x", dont_filter=False)
+
+    def parse(self, response: Any) -> Any:
+        yield {"page": response.url.rpartition("/")[2]}
+
+
+def redirect(to: str) -> Answer:
+    """Redirect with a cookie; a request that has the cookie gets the page."""
+
+    def answer(request: Any, before: int) -> Response | None:
+        if b"ok=1" in (request.headers.get("Cookie") or b""):
+            return None
+        headers = {"Location": f"/{to}", "Set-Cookie": "ok=1; Path=/"}
+        return Response(request.url, 302, headers=headers, request=request)
+
+    return answer
+
+
+@pytest.mark.parametrize("way", [["x"], ["gate", "x"]])
+def test_a_redirect_to_the_page_itself_is_its_task_going_on(crawls, way):
+    """A page that sets a cookie and sends back to itself is no duplicate of its own task."""
+    crawls.site.pages["x"] = redirect(way[0])
+    if way != ["x"]:
+        crawls.site.pages["gate"] = lambda request, before: Response(
+            request.url, 302, headers={"Location": "/x"}, request=request
+        )
+    crawls.run(OnePage)
+    assert (crawls.site.paths, crawls.items) == (["x", *way], ["x"])
+
+
+class Members(Tree):
+    start_urls = tuple(f"http://a.example/p{n}" for n in range(20))
+
+    def parse(self, response: Any) -> Any:
+        yield {"page": "ok" if b"ok=1" in response.request.headers.get("Cookie", b"") else "none"}
+
+
+def test_a_redirect_takes_its_cookies_to_any_spider(crawls):
+    """Whichever spider gets the page behind a redirect sends the cookie that the redirect set."""
+    for n in range(20):
+        crawls.site.pages[f"p{n}"] = lambda request, before: Response(
+            request.url,
+            302,
+            headers={"Location": request.url.replace("/p", "/q"), "Set-Cookie": "ok=1; Path=/"},
+            request=request,
+        )
+    stats = crawls.run(Members, Members, DPQ_START_ONCE=True, CONCURRENT_REQUESTS=2)
+    assert min(each.get("downloader/request_count", 0) for each in stats) > 0
+    assert crawls.items == ["ok"] * 20
+
+
+def test_a_limit_holds_for_a_host_with_a_port_and_its_own_pace_is_told(crawls, caplog):
+    """DPQ_LIMITS may name the port; settings of Scrapy that are slower than it are in the log."""
+    limits, template = {"a.example:80": "4/s"}, {"CONCURRENT_REQUESTS_PER_DOMAIN": 1}
+    crawls.run(OnePage, DPQ_LIMITS=limits, DOWNLOAD_DELAY=0.01, **template)
+    assert "a.example" in [each.group for each in crawls.q.admin.limits()]
+    assert "DOWNLOAD_DELAY = 0.01, CONCURRENT_REQUESTS_PER_DOMAIN = 1" in caplog.text

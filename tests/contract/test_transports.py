@@ -4,7 +4,9 @@ A real server on this machine counts the requests.
 """
 
 import asyncio
+import pickle
 from collections.abc import Callable, Iterator
+from copy import copy, deepcopy
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,7 +15,7 @@ import httpx
 import httpx2
 import pytest
 import requests
-from kit.awaited import asyncio_queue
+from kit.awaited import asyncio_client, asyncio_queue
 from kit.hosts import Host
 from redis import Redis
 
@@ -212,3 +214,51 @@ async def test_asyncio_clients(redis: Redis, queue_name: str, host: Host, get: A
         with pytest.raises(LimitTimeoutError):
             await get(q, host.url, timeout=0)
         assert await q.check() == []
+
+
+def pickled(value: Any) -> Any:
+    return pickle.loads(pickle.dumps(value))  # noqa: S301 - of this test
+
+
+@pytest.mark.parametrize("copied", [pickled, copy, deepcopy])
+@pytest.mark.parametrize("options", [{}, {"spent": lambda answer: 1}])
+def test_a_response_of_requests_can_be_copied(live, host, copied, options):
+    """A cache may pickle a response and its request; the copies have no permit of their own."""
+    live.set_limit(concurrency=2, group=GROUP)
+    with requests.Session() as session:
+        session.mount("http://", dpq.requests.Adapter(live, **options))
+        response = session.get(host.url)
+        again = copied(response)
+        assert (again.text, again.request.url) == (response.text, response.request.url)
+        assert copied(response.request).method == "GET"
+
+
+@pytest.mark.parametrize(("client", "ours"), HTTPX.values(), ids=HTTPX)
+def test_a_client_enters_and_leaves_the_inner_transport(live, redis, client, ours):
+    """A transport that opens something when it is entered works as it does without DPQ."""
+    heard: list[str] = []
+
+    class Inner(client.MockTransport):
+        def __enter__(self) -> Any:
+            heard.append("in")
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            heard.append("out")
+
+        async def __aenter__(self) -> Any:
+            return self.__enter__()
+
+        async def __aexit__(self, *_: object) -> None:
+            self.__exit__()
+
+    async def awaited() -> None:
+        transport = ours.AsyncTransport(AsyncDPQ(asyncio_client(redis), "any"), transport=inner)
+        async with client.AsyncClient(transport=transport):
+            heard.append("async")
+
+    inner = Inner(lambda request: client.Response(200))
+    with client.Client(transport=ours.Transport(live, transport=inner)):
+        heard.append("body")
+    asyncio.run(awaited())
+    assert heard == ["in", "body", "out", "in", "async", "out"]

@@ -4,9 +4,13 @@ The first part runs the tests of test_worker.py once more, over `AwaitedWorker`:
 """
 
 import asyncio
+import subprocess
+import sys
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +37,8 @@ from dpq import (
 )
 
 Queue = AsyncDPQ[Any]
+
+variable: ContextVar[str] = ContextVar("variable")
 
 
 # The contract of `Worker`, awaited
@@ -294,3 +300,62 @@ async def test_a_crash_cancels_the_body(queue: Queue, monkeypatch: pytest.Monkey
 
 
 # Faults
+
+
+# Plain functions, and signals
+
+
+async def test_a_plain_function_runs_in_a_thread(queue: Queue) -> None:
+    """It may block: the loop goes on. It keeps its context variables, and hears its time limit."""
+    loop_thread, gate = threading.get_ident(), threading.Event()
+    variable.set("of the program")
+    heard: list[Any] = []
+
+    def handle(task: Task[Any], context: Context[Any]) -> int:
+        heard.append((threading.get_ident() == loop_thread, variable.get()))
+        if task.payload == "stop":
+            next(iter(()))  # a StopIteration, which no future takes
+        gate.wait(PATIENCE)
+        heard.append(context.wait(PATIENCE) and context.reason)
+        return 1
+
+    await queue.push("a", time_limit=0.1, max_attempts=1)
+    await queue.push("stop", max_attempts=1)
+    worker = AsyncWorker(queue, handle, concurrency=2)
+    async with running(worker):
+        await until(stats_say(queue, dead=2))
+        gate.set()
+        await until(lambda: len(heard) == 3)
+    assert sorted(map(str, heard)) == ["(False, 'of the program')"] * 2 + ["time limit"]
+
+
+PROGRAM = """
+import asyncio, os, signal, sys
+from dpq import AsyncDPQ, AsyncWorker
+async def handle(task):
+    os.kill(os.getpid(), getattr(signal, task.payload))
+    await asyncio.sleep(0.1)
+async def main():
+    if sys.argv[2] == "uvicorn":
+        signal.signal(signal.SIGTERM, lambda *_: print("uvicorn"))
+    async with AsyncDPQ.from_url(sys.argv[1], "signals") as q:
+        await q.push(sys.argv[3])
+        print(await AsyncWorker(q, handle).run(until_empty=sys.argv[2] == "uvicorn"), "done")
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize(
+    ("owner", "number", "said"),
+    [
+        ("nobody", "SIGTERM", "1 done"),
+        ("nobody", "SIGINT", "1 done"),
+        ("uvicorn", "SIGTERM", "uvicorn 1 done"),
+        ("uvicorn", "SIGINT", "1 done"),
+    ],
+)
+def test_a_run_takes_the_signals_that_nobody_else_has(owner: str, number: str, said: str) -> None:
+    """In a program's own `asyncio.run` they end the run with its grace; the program goes on."""
+    command = [sys.executable, "-Wignore", "-c", PROGRAM, "embedded:", owner, number]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.stdout.split(), ended.returncode) == (said.split(), 0), ended.stderr

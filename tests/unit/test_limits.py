@@ -119,7 +119,11 @@ WINDOWS = [RateLimit(1, 1)]
             "100/60 (seconds), tokens=200000/m, 300/15m,moving; the units of time are ms, s, m or "
             "min, h, d",
         ),
-        ({"rate": "5/s", "per": 1}, "rate is '5/s', which names its window: leave out per"),
+        (
+            {"rate": "5/s", "per": 1},
+            "rate is '5/s': leave out per, since a text names its window, as in "
+            "set_limit('10/s'); a group is named as group='api'",
+        ),
         ({"rate": "5/s", "slack": -1}, "slack is -1: it must be seconds from 0 to 3600"),
         ({"rate": "0/s"}, "'0/s': rate is 0: it must be units from 0.001 to 1000000000"),
         ({"rate": [RateLimit(1, 1)] * 9}, "the limit has 9 windows: it may have at most 8"),

@@ -27,6 +27,10 @@ class Spider(scrapy.Spider):
         """An errback."""
 
 
+class Book(scrapy.Item):  # type: ignore[misc]
+    title = scrapy.Field()
+
+
 SPIDER = Spider()
 SPIDER.settings = Settings()
 
@@ -74,6 +78,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"cb_kwargs": {"when": [1, {2}]}}, r"cb_kwargs\['when'\]\[1\] is a set"),
     ({"meta": {"rate": float("nan")}}, r"meta\['rate'\] is nan"),
     ({"meta": {"of": {1: "a"}}}, r"meta\['of'\] has the key 1: keys of JSON are text"),
+    ({"meta": {"item": Book(title="x")}}, r"meta\['item'\] is a Book"),
     ({"cookies": {"a": b"b"}}, r"cookies\['a'\] is a bytes"),
     ({"callback": lambda response: None}, "lambda.* is not an instance method"),
     ({"headers": {"X": b"\xff"}}, r"headers\['X'\]|headers\[b'X'\]"),
