@@ -19,17 +19,7 @@ from dpq.model.errors import DPQError
 def push_lines(
     q: DPQ[Any], stream: BinaryIO, to_push: Callable[[Any], Push[Any]], timeout: float = 0
 ) -> None:
-    """Push every line of a stream and print the ids, in order.
-
-    Args:
-        q: The queue.
-        stream: Lines of JSON.
-        to_push: Makes a push of a line's value, or raises ValueError with the reason.
-        timeout: Seconds that each task waits for room in a full queue.
-
-    Raises:
-        Failed: A line is refused; the tasks of the lines before it are in the queue.
-    """
+    """Push every line of a stream and print the ids, in order, up to the first bad line."""
     done = 0
     with _progress() as progress:
         bar = progress.add_task("", total=_size(stream), done=0)

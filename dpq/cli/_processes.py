@@ -180,11 +180,7 @@ class Parent:
         return Health(live=live, ready=live and ready and not self._signals, reasons=tuple(reasons))
 
     def run(self) -> int:
-        """Run until all children have ended; return the exit code, 0 if all ended cleanly.
-
-        Raises:
-            Failed: No child has reached its first beat, and one was started too often.
-        """
+        """Run until all children have ended; return the exit code. Fail if none had a beat."""
         with self._listening():
             while not all(child.over for child in self._children):
                 self._looked = time.monotonic()
@@ -298,11 +294,7 @@ def end_with(parent: int) -> None:
 
 
 def report_through(pipe: int, source: HealthSource) -> Callable[[], None]:
-    """Report the health of this process to its parent, and the error that ends it.
-
-    Returns:
-        A function to report a beat.
-    """
+    """Report health and the last error to the parent; return a function that reports a beat."""
     os.set_inheritable(pipe, False)  # programs that handlers start must not get the pipe
     os.set_blocking(pipe, False)
     beaten = threading.Event()

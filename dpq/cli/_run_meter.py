@@ -18,12 +18,7 @@ from dpq.model.moments import say_moment
 
 
 class RunMeter(Progress):
-    """Shows how many requests of a batch are finished, on all machines together.
-
-    Args:
-        total: The requests of the batch.
-        as_json: Write JSON lines to stdout, and nothing else.
-    """
+    """Shows how many requests of a batch are finished, on all machines together."""
 
     def __init__(self, total: int, *, as_json: bool) -> None:
         super().__init__(total)
