@@ -4,8 +4,11 @@ import os
 import stat
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Any, BinaryIO
 
+import typer
 from pydantic_core import from_json
 from redis.exceptions import RedisError
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
@@ -14,6 +17,15 @@ from dpq import DPQ, Push, QueueFullError
 from dpq.batch.lines import BYTE_ORDER_MARK, Numbered, slices
 from dpq.cli._terminal import Failed, errors, talk
 from dpq.model.errors import DPQError
+
+
+def open_lines(file: Path | None, asked: str) -> AbstractContextManager[BinaryIO]:
+    """Open a file, or stdin; at a terminal ask for one."""
+    if file and file != Path("-"):
+        return file.open("rb")
+    if sys.stdin.isatty():
+        raise typer.BadParameter(asked)
+    return nullcontext(sys.stdin.buffer)
 
 
 def push_lines(

@@ -1,7 +1,6 @@
 """`dpq push`: one task from the command line, or any number from a file or stdin."""
 
-import sys
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, suppress
 from datetime import datetime
 from functools import partial
 from io import BytesIO
@@ -12,7 +11,7 @@ import typer
 from pydantic_core import from_json
 
 from dpq import DPQ, Push
-from dpq.cli._lines import push_lines
+from dpq.cli._lines import open_lines, push_lines
 from dpq.cli._options import (
     DEFAULT_QUEUE,
     DEFAULT_URL,
@@ -196,11 +195,7 @@ def _source(payload: str | None, file: Path | None, full: bool) -> AbstractConte
             raise typer.BadParameter("give JSON, or lines with --file or --full, not both")
         json_value(payload)  # a bad payload is refused before a server is asked
         return BytesIO()
-    if file and file != Path("-"):
-        return file.open("rb")
-    if sys.stdin.isatty():
-        raise typer.BadParameter("give JSON, --file PATH, or lines of JSON on stdin")
-    return nullcontext(sys.stdin.buffer)
+    return open_lines(file, "give JSON, --file PATH, or lines of JSON on stdin")
 
 
 def json_value(text: str) -> Any:
