@@ -101,10 +101,6 @@ _group(admin.app, name="admin")
 
 
 def main(args: Sequence[str] | None = None) -> None:
-    """Run the command line and exit.
-
-    Args:
-        args: The arguments after the program's name; None takes them from the process.
-    """
+    """Run the command line and exit; None takes the arguments from the process."""
     sys.excepthook = show_fault
     app(None if args is None else list(args), prog_name="dpq")

@@ -38,16 +38,7 @@ def judged(url: str, queue: str) -> Verdict:
 
 @contextmanager
 def existing(url: str, queue: str, *, awaited: bool = False) -> Iterator[DPQ[Any]]:
-    """Open a queue for the body of a `with`.
-
-    Args:
-        url: The server.
-        queue: The name.
-        awaited: If the queue does not exist, only say so, and go on: it may come later.
-
-    Raises:
-        Failed: Nothing of a queue of this name is stored.
-    """
+    """Open a queue for a `with`; fail if it does not exist, or only say so if it is awaited."""
     with DPQ[Any].from_url(url, queue) as q:
         missing = missing_queue(q)
         if missing and not awaited:

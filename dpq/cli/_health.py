@@ -34,11 +34,7 @@ class Check(NamedTuple):
 def show_health(
     url: str, names: Sequence[str], timeout: float, limits: "Limits", json: bool
 ) -> None:
-    """Make the checks, and print a line for each.
-
-    Raises:
-        Exit: One has failed.
-    """
+    """Make the checks, and print a line for each; exit with 1 if one has failed."""
     warnings.simplefilter("ignore")  # a probe would repeat a warning a thousand times a day
     checks = _within(timeout, lambda: _checks(url, names, limits), url)
     for each in checks:

@@ -22,11 +22,7 @@ NOT_BEGUN = Health(live=True, ready=False, reasons=("it has not begun",))
 
 
 class HealthSource:
-    """Asks for the health of the worker or scheduler, once it runs.
-
-    Attributes:
-        ask: Returns the health.
-    """
+    """Asks for the health of the worker or scheduler by `ask`, once it runs."""
 
     def __init__(self) -> None:
         self.ask: Callable[[], Health] = lambda: NOT_BEGUN

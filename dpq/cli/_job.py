@@ -25,16 +25,7 @@ log = logging.getLogger(__name__)
 
 
 class Job(NamedTuple):
-    """The job of one process.
-
-    Attributes:
-        url: The server's URL; None if none was named.
-        queues: The names of queues; empty if none was named.
-        settings: Keyword arguments of the worker.
-        log: The style of the log.
-        source: Asked for the health of the worker.
-        on_beat: Called after each heartbeat that a server has received.
-    """
+    """The job of one process; `url` and `queues` are empty if none was named."""
 
     target: str
     url: str | None

@@ -4,8 +4,11 @@ import os
 import stat
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Any, BinaryIO
 
+import typer
 from pydantic_core import from_json
 from redis.exceptions import RedisError
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
@@ -16,20 +19,19 @@ from dpq.cli._terminal import Failed, errors, talk
 from dpq.model.errors import DPQError
 
 
+def open_lines(file: Path | None, asked: str) -> AbstractContextManager[BinaryIO]:
+    """Open a file, or stdin; at a terminal ask for one."""
+    if file and file != Path("-"):
+        return file.open("rb")
+    if sys.stdin.isatty():
+        raise typer.BadParameter(asked)
+    return nullcontext(sys.stdin.buffer)
+
+
 def push_lines(
     q: DPQ[Any], stream: BinaryIO, to_push: Callable[[Any], Push[Any]], timeout: float = 0
 ) -> None:
-    """Push every line of a stream and print the ids, in order.
-
-    Args:
-        q: The queue.
-        stream: Lines of JSON.
-        to_push: Makes a push of a line's value, or raises ValueError with the reason.
-        timeout: Seconds that each task waits for room in a full queue.
-
-    Raises:
-        Failed: A line is refused; the tasks of the lines before it are in the queue.
-    """
+    """Push every line of a stream and print the ids, in order, up to the first bad line."""
     done = 0
     with _progress() as progress:
         bar = progress.add_task("", total=_size(stream), done=0)

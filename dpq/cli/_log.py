@@ -29,11 +29,7 @@ LEVELS = {"error": logging.ERROR, "warning": logging.WARNING}
 
 
 class JsonLines(logging.Formatter):
-    """Formats records as JSON, one in a line.
-
-    Args:
-        most_bytes: The most bytes of a line; None for any number.
-    """
+    """Formats records as JSON, one in a line of `most_bytes` at most."""
 
     def __init__(self, most_bytes: int | None = None) -> None:
         super().__init__()

@@ -133,16 +133,7 @@ def option(
     seldom: bool = False,
     **more: Any,
 ) -> Any:
-    """Make an option that takes a value.
-
-    Args:
-        metavar: The value in capitals.
-        text: Its help.
-        names: Its names, if they are not that of the parameter.
-        unset: The default in the help; "": none is shown.
-        seldom: Put the option into the panel of seldom needed options.
-        more: Other arguments of `typer.Option`.
-    """
+    """Make an option with a value; `unset` is the default in its help, none if it is ""."""
     panel = SELDOM if seldom else more.pop("rich_help_panel", None)
     more |= {"metavar": metavar, "help": text, "show_default": unset or False}
     return typer.Option(*names, rich_help_panel=panel, **more)

@@ -46,20 +46,7 @@ class _Server6(_Server):
 
 
 class Port:
-    """Serves an application at an address.
-
-    Args:
-        host: The address to listen on.
-        port: The port; 0 takes a free one.
-        application: The application.
-        name: A word for the thread.
-
-    Attributes:
-        address: Host and port.
-
-    Raises:
-        OSError: The address is taken, or not one of this machine.
-    """
+    """Serves a WSGI application at an address; port 0 takes a free one."""
 
     def __init__(self, host: str, port: int, application: Application, name: str) -> None:
         kind = _Server6 if ":" in host else _Server

@@ -34,18 +34,12 @@ log = logging.getLogger(__name__)
 POLL_SECONDS = 0.1
 """Seconds after which the parent sees a signal, or the end of a child, at the latest."""
 
-WATCH_SECONDS = 0.5
-"""Seconds between two looks at the source files."""
-
 FIRST_PAUSE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 30.0
 """Seconds before a child that died is started again: the pause doubles from the first to this."""
 
 HEALTHY_SECONDS = 60.0
 """Seconds after which a child that dies has the first pause again."""
-
-SLACK_SECONDS = 5.0
-"""Seconds after a child's grace until its second signal; after as long again, it is killed."""
 
 MOST_STARTS = 4
 """Starts of a child before the parent gives up, if no child at all has reached its first beat.
@@ -75,7 +69,6 @@ class Child:
         self.start_at = -math.inf
         self.pause = 0.0
         self.over = False
-        self.replaced_since = math.inf  # when the process was signalled, in order to replace it
         self.signals_sent = 0  # the number of signals to the running process
         self.starts = 0
         self.has_beat = False  # True once one of its processes has sent a beat
@@ -88,7 +81,7 @@ class Child:
     def start(self) -> None:
         """Start a process in its own group: only the parent gets Ctrl-C, and passes it on."""
         self._began = time.monotonic()
-        self.replaced_since, self.signals_sent = math.inf, 0
+        self.signals_sent = 0
         self.starts += 1
         self.last_error = ""
         self.health, self._told = Health(live=True, ready=False), self._began
@@ -155,24 +148,10 @@ class Child:
 
 
 class Parent:
-    """Starts processes, passes signals on, and restarts processes that died.
+    """Starts processes, passes signals on, and restarts processes that died."""
 
-    Args:
-        children: The children to start.
-        grace: Seconds that a process has after the first signal.
-        changed: Returns a file that has changed, or None. After a change all processes are
-            replaced. If it is given, a process that has ended waits for a change.
-    """
-
-    def __init__(
-        self,
-        children: Sequence[Child],
-        grace: float,
-        changed: Callable[[], str | None] | None = None,
-    ) -> None:
+    def __init__(self, children: Sequence[Child]) -> None:
         self._children = children
-        self._grace = grace
-        self._changed = changed
         self._signals = 0
         self._passed_on = 0
         self._code = 0
@@ -201,19 +180,11 @@ class Parent:
         return Health(live=live, ready=live and ready and not self._signals, reasons=tuple(reasons))
 
     def run(self) -> int:
-        """Run until all children have ended; return the exit code, 0 if all ended cleanly.
-
-        Raises:
-            Failed: No child has reached its first beat, and one was started too often.
-        """
-        next_look = 0.0
+        """Run until all children have ended; return the exit code. Fail if none had a beat."""
         with self._listening():
             while not all(child.over for child in self._children):
                 self._looked = time.monotonic()
                 self._pass_on()
-                if self._changed and not self._signals and time.monotonic() >= next_look:
-                    self._reload(self._changed())
-                    next_look = time.monotonic() + WATCH_SECONDS
                 for child in self._children:
                     self._look_after(child)
                 self._pause.wait(POLL_SECONDS)
@@ -248,19 +219,6 @@ class Parent:
                 if child.signals_sent < self._passed_on or self._passed_on > 1:
                     child.send_signal(kill=self._passed_on > 2)
 
-    def _reload(self, path: str | None) -> None:
-        if path:
-            log.info("%s has changed: restarting", path)
-        for child in self._children:
-            late = time.monotonic() - child.replaced_since
-            if path and child.process is None:
-                child.start_at = -math.inf
-            elif path and not child.signals_sent:
-                child.replaced_since = time.monotonic()
-                child.send_signal()
-            elif late > self._grace + child.signals_sent * SLACK_SECONDS:
-                child.send_signal(kill=child.signals_sent > 1)
-
     def _look_after(self, child: Child) -> None:
         if child.process is None:
             child.over = child.over or self._signals > 0
@@ -279,11 +237,6 @@ class Parent:
             child.over = True
             self._code = self._code or (0 if code in CLEAN else FAILED)
             log.info("%s", ending)
-        elif child.replaced_since < math.inf:
-            child.start_at = -math.inf
-        elif self._changed:
-            child.start_at = math.inf
-            log.warning("%s; waiting for a change of a source file", ending)
         elif code == 0:
             child.over = True
             log.info("%s", ending)
@@ -341,11 +294,7 @@ def end_with(parent: int) -> None:
 
 
 def report_through(pipe: int, source: HealthSource) -> Callable[[], None]:
-    """Report the health of this process to its parent, and the error that ends it.
-
-    Returns:
-        A function to report a beat.
-    """
+    """Report health and the last error to the parent; return a function that reports a beat."""
     os.set_inheritable(pipe, False)  # programs that handlers start must not get the pipe
     os.set_blocking(pipe, False)
     beaten = threading.Event()

@@ -16,12 +16,7 @@ LINE_SECONDS = 5.0
 
 
 class Bar:
-    """A bar, or lines where there can be no bar.
-
-    Attributes:
-        seconds: The seconds between two looks.
-        live: It is a bar.
-    """
+    """A bar, or lines where there can be no bar; `seconds` lie between two looks."""
 
     def __init__(self, *columns: ProgressColumn, lines: bool, **fields: Any) -> None:
         """Make a bar that shows nothing yet; `lines` makes lines also at a terminal."""

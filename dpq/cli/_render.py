@@ -64,11 +64,7 @@ RATE_CHARACTERS = 31
 
 
 class Ranked(Table):
-    """A table that leaves out columns if there is no room for all, and says which.
-
-    Attributes:
-        goes: The names of the columns that may go, the first of them first.
-    """
+    """A table that leaves out columns of `goes` if there is no room, and says which."""
 
     goes: Sequence[str] = ()
 

@@ -19,12 +19,7 @@ from dpq.types import LimitState, QueueStats
 
 
 class RunMeter(Progress):
-    """Shows how many requests of a batch are finished, on all machines together.
-
-    Args:
-        total: The requests of the batch.
-        as_json: Write JSON lines to stdout, and nothing else.
-    """
+    """Shows how many requests of a batch are finished, on all machines together."""
 
     def __init__(self, total: int, *, as_json: bool) -> None:
         super().__init__(total)

@@ -18,11 +18,7 @@ from dpq.worker.handlers import Handler, check_result, finder
 
 
 def run_task(job: Job, task_id: str, *, force: bool) -> None:
-    """Take one task by its id, run its handler here, and tell how it ended.
-
-    Raises:
-        Failed: The task may not run now.
-    """
+    """Run the handler of a task here, and tell how it ended; fail if it may not run."""
     handlers = load(job.target)
     if is_async(handlers):
         error = asyncio.run(_run_async(job, handlers, task_id, force))

@@ -27,11 +27,7 @@ NAMES_SHOWN = 10
 
 
 def load(target: str) -> Any:
-    """Import a module, also from the current directory, and find the named object in it.
-
-    Raises:
-        ConfigurationError: The module or the name is not there, or its import fails.
-    """
+    """Import a module, also from the current directory, and find the named object in it."""
     module_name, _, path = target.partition(":")
     if not module_name or not path:
         raise ConfigurationError(f"{target!r} names no handlers: write package.module:name")

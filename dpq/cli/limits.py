@@ -1,7 +1,5 @@
 """`dpq limit` and `dpq group`: limits of a queue and its groups, for all consumers together."""
 
-import getpass
-import socket
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
@@ -22,10 +20,10 @@ from dpq.model.display import shown
 from dpq.model.moments import say_moment
 from dpq.model.rates import per_text
 from dpq.model.validation import label
-from dpq.queue.inside import process_name
 from dpq.types import LimitState
 from dpq.verbs.history import MAX_EVENTS
 from dpq.views import limit_change
+from dpq.views.words import this_user
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -192,7 +190,7 @@ def _change(q: DPQ[Any], scope: str | None, rules: LimitRules | None, yes: bool)
     if not yes and _terminal.asks() and not typer.confirm(shown(f"{verb} {what}?"), err=True):
         talk("nothing was changed")
         return
-    limit_change.make(q, scope, rules, _user(), stands)
+    limit_change.make(q, scope, rules, this_user("dpq limit"), stands)
     if rules is None:
         talk(f"cleared {what}")
     else:
@@ -212,14 +210,6 @@ def _forgotten(q: DPQ[Any], scope: str | None) -> str:
     if scope == EVERY_GROUP or (state and state.members):
         said.append("what was learned of each " + ("group" if scope == EVERY_GROUP else "member"))
     return ", ".join(said)
-
-
-def _user() -> str:
-    """Name the user of this command, for the event."""
-    try:
-        return f"{getpass.getuser()}@{socket.gethostname()}"
-    except (KeyError, OSError):  # a container may have no name for its user
-        return process_name()
 
 
 def _bounds(q: DPQ[Any]) -> str:

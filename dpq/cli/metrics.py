@@ -64,11 +64,7 @@ def metrics(
 
 
 def read_address(text: str) -> tuple[str, int]:
-    """Read `HOST:PORT`.
-
-    Raises:
-        ConfigurationError: The text is no address.
-    """
+    """Read `HOST:PORT`."""
     host, _, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not host or not port.isascii() or not port.isdecimal() or int(port) > 65535:
@@ -81,12 +77,7 @@ def read_address(text: str) -> tuple[str, int]:
 def serve_metrics(
     opened: Opened, names: Sequence[str] | None, host: str, port: int, server: str | None
 ) -> Port:
-    """Answer scrapes about some queues, or all that are known, from threads of their own.
-
-    Raises:
-        Failed: The package of the extra is missing.
-        OSError: The address is taken, or not one of this machine.
-    """
+    """Answer scrapes about some queues, or all that are known, from threads of their own."""
     from dpq import DPQ
     from dpq.views.sampler import Known, Named
 

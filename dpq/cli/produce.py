@@ -1,7 +1,6 @@
 """`dpq push`: one task from the command line, or any number from a file or stdin."""
 
-import sys
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, suppress
 from datetime import datetime
 from functools import partial
 from io import BytesIO
@@ -12,7 +11,7 @@ import typer
 from pydantic_core import from_json
 
 from dpq import DPQ, Push
-from dpq.cli._lines import push_lines
+from dpq.cli._lines import open_lines, push_lines
 from dpq.cli._options import (
     DEFAULT_QUEUE,
     DEFAULT_URL,
@@ -32,7 +31,24 @@ from dpq.model.queue_settings import DEFAULT_MAX_ATTEMPTS
 from dpq.views.words import batch_counts
 
 
+def _moment(text: object) -> datetime:
+    """Read a moment with a time zone."""
+    with suppress(ValueError):
+        moment = datetime.fromisoformat(text) if isinstance(text, str) else None
+        if moment and moment.utcoffset() is not None:
+            return moment
+    raise ValueError(f"at: {text!r} must be a time with a time zone, as in 2026-12-24T18:00+01:00")
+
+
+def _option_at(text: str) -> datetime:
+    try:
+        return _moment(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error).removeprefix("at: ")) from None
+
+
 def push(
+    ctx: typer.Context,
     payload: Annotated[
         str | None,
         typer.Argument(metavar="[JSON]", help="One payload. Without it, stdin is read."),
@@ -51,7 +67,10 @@ def push(
     priority: Priority = 0,
     delay: Delay = 0,
     at: Annotated[
-        str | None, option("MOMENT", "When it is ready, as 2026-12-24T18:00+01:00.", unset="")
+        Any,
+        option(
+            "MOMENT", "When it is ready, as 2026-12-24T18:00+01:00.", unset="", parser=_option_at
+        ),
     ] = None,
     group: Annotated[
         str | None, option("NAME", "Tasks of one group share a limit.", unset="")
@@ -147,14 +166,7 @@ def push(
     """
     if seal and batch is None:
         raise typer.BadParameter("name the batch with --batch", param_hint="--seal")
-    options: dict[str, Any] = {"priority": priority, "delay": delay, "group": group, "key": key}
-    options |= {"on_duplicate": on_duplicate, "max_attempts": max_attempts}
-    options |= {"expires_in": expires_in, "cost": cost, "at": _option_at(at)}
-    options |= {"every": every, "cron": cron, "timezone": timezone}
-    options |= {"visibility": visibility, "time_limit": time_limit, "member": member}
-    options |= {"batch": batch, "backoff": backoff, "max_lapses": max_lapses}
-    options |= {"unique_for": unique_for, "debounce": debounce, "debounce_max": debounce_max}
-    options |= {"after": after, "on_dead": on_dead}
+    options = {name: ctx.params[name] for name in Push._fields if name != "payload"}
     with (
         _source(payload, file, full) as stream,
         DPQ[Any].from_url(url, queue, order=order) as q,
@@ -183,11 +195,7 @@ def _source(payload: str | None, file: Path | None, full: bool) -> AbstractConte
             raise typer.BadParameter("give JSON, or lines with --file or --full, not both")
         json_value(payload)  # a bad payload is refused before a server is asked
         return BytesIO()
-    if file and file != Path("-"):
-        return file.open("rb")
-    if sys.stdin.isatty():
-        raise typer.BadParameter("give JSON, --file PATH, or lines of JSON on stdin")
-    return nullcontext(sys.stdin.buffer)
+    return open_lines(file, "give JSON, --file PATH, or lines of JSON on stdin")
 
 
 def json_value(text: str) -> Any:
@@ -199,24 +207,6 @@ def json_value(text: str) -> Any:
             f"it is not JSON: {error}; a string needs quotes, as in '\"hello\"'",
             param_hint="JSON",
         ) from None
-
-
-def _moment(text: object) -> datetime:
-    """Read a moment with a time zone."""
-    with suppress(ValueError):
-        moment = datetime.fromisoformat(text) if isinstance(text, str) else None
-        if moment and moment.utcoffset() is not None:
-            return moment
-    raise ValueError(f"at: {text!r} must be a time with a time zone, as in 2026-12-24T18:00+01:00")
-
-
-def _option_at(text: str | None) -> datetime | None:
-    if text is None:
-        return None
-    try:
-        return _moment(text)
-    except ValueError as error:
-        raise typer.BadParameter(str(error).removeprefix("at: "), param_hint="--at") from None
 
 
 def _push(options: dict[str, Any], value: Any) -> Push[Any]:

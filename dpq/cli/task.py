@@ -3,7 +3,6 @@
 from typing import Annotated, Any, Literal
 
 import typer
-from pydantic_core import from_json
 
 from dpq import DPQ, NO_RESULT, Task, TaskNotFoundError
 from dpq.cli._existing import on_queue
@@ -19,6 +18,7 @@ from dpq.cli._options import (
     read_cost,
 )
 from dpq.cli._terminal import Failed, talk
+from dpq.cli.produce import json_value
 from dpq.model.results import DEFAULT_KEEP
 
 app = typer.Typer(no_args_is_help=True, help="End a task that you hold, or change or cancel one.")
@@ -45,13 +45,6 @@ def _gone(q: DPQ[Any], task_id: str) -> Failed:
     return Failed(f"task {task_id} is gone: finished, cancelled, or never in {q.queue_name!r}")
 
 
-def _json(text: str) -> Any:
-    try:
-        return from_json(text)
-    except ValueError as error:
-        raise typer.BadParameter(f"the result is no JSON: {error}") from error
-
-
 @app.command(context_settings=TAKES_IDS)
 @on_queue
 def ack(
@@ -64,8 +57,11 @@ def ack(
     keep: Annotated[float, option("SECONDS", "Keep the result this long.")] = DEFAULT_KEEP,
 ) -> None:
     """Finish a task: it is deleted."""
-    value = NO_RESULT if result is None else _json(result)
-    if not q.ack(_held(q, task_id, token), result=value, keep=keep):
+    if not q.ack(
+        _held(q, task_id, token),
+        result=NO_RESULT if result is None else json_value(result),
+        keep=keep,
+    ):
         raise _gone(q, task_id)
     talk(f"finished {task_id}")
 

@@ -4,15 +4,15 @@ import json
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, Any
 
 import typer
 from rich.progress import TextColumn
 
 from dpq import DPQ
 from dpq.cli._existing import on_queue
+from dpq.cli._lines import open_lines
 from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, NewOrder, Queue, Url, option
 from dpq.cli._progress import Bar
 from dpq.cli._terminal import Failed, talk
@@ -112,7 +112,7 @@ def import_(
     same command again: it goes on where it was.
     """
     with (
-        _source(file) as stream,
+        open_lines(file, "give an export on stdin (< FILE), or --file PATH") as stream,
         DPQ[Any].from_url(url, queue, order=order) as q,
     ):
         report = q.admin.import_(_Counted(stream, "read"), follow=follow, keep=keep, again=again)
@@ -127,12 +127,3 @@ def import_(
             talk(f"{count} tasks {why}")
     if paused:
         talk(f"the queue is paused, as the exported one was: dpq admin resume --queue {queue}")
-
-
-def _source(file: Path | None) -> AbstractContextManager[BinaryIO]:
-    """Open the file, or stdin."""
-    if file and file != Path("-"):
-        return file.open("rb")
-    if sys.stdin.isatty():
-        raise typer.BadParameter("give an export on stdin (< FILE), or --file PATH")
-    return nullcontext(sys.stdin.buffer)

@@ -22,7 +22,6 @@ from dpq.cli._options import (
     option,
 )
 from dpq.cli._processes import Parent, children, end_with, report_through
-from dpq.cli._reload import SourceWatch, sources_of
 from dpq.cli._render import leases_table, workers_table
 from dpq.cli._run_task import run_task
 from dpq.cli._terminal import Failed, emit, for_long, tables, talk
@@ -40,6 +39,9 @@ from dpq.worker.base import DEFAULT_GRACE, MAX_CONCURRENCY, MAX_PREFETCH
 from dpq.worker.queue_order import QueueOrder
 
 MAX_PROCESSES = 256
+
+SETTINGS = ["concurrency", "prefetch", "order", "visibility", "time_limit", "keep_result", "grace"]
+"""Options that are arguments of the worker."""
 
 
 @for_long
@@ -97,9 +99,6 @@ def worker(
             max=MAX_PROCESSES,
         ),
     ] = None,
-    reload: Annotated[
-        bool, typer.Option("--reload", help="Restart when a source file changes.")
-    ] = False,
     drain: Annotated[
         bool, typer.Option("--drain", help="End when the queues are empty; shows the progress.")
     ] = False,
@@ -131,15 +130,7 @@ def worker(
     With --task: 1 if the handler raised an error, or if the task may not run now.
     If the Tasks object has a queue, --queue and --url are not needed.
     """
-    settings = {
-        "concurrency": concurrency,
-        "prefetch": prefetch,
-        "order": order,
-        "visibility": visibility,
-        "time_limit": time_limit,
-        "keep_result": keep_result,
-        "grace": grace,
-    }
+    settings = {name: ctx.params[name] for name in SETTINGS}
     names = named_queues(ctx, queue)
     source = health_source(health_port, health_host)
     on_beat = None if report_to is None else report_through(report_to, source)
@@ -152,12 +143,10 @@ def worker(
     if task is not None:
         run_task(job, task, force=force)
         return
-    several = processes is not None or reload
-    code = _lead(job, ctx, processes or 1, reload) if several else work(job)
-    raise typer.Exit(code)
+    raise typer.Exit(work(job) if processes is None else _lead(job, ctx, processes))
 
 
-def _lead(job: Job, ctx: typer.Context, count: int, reload: bool) -> int:
+def _lead(job: Job, ctx: typer.Context, count: int) -> int:
     """Be the parent of processes that do the job; the first of them shows the progress."""
     if job.url is not None and job.url.partition("?")[0] == "embedded:":
         raise ConfigurationError(
@@ -168,12 +157,7 @@ def _lead(job: Job, ctx: typer.Context, count: int, reload: bool) -> int:
     if job.drain:
         words[1:] = [job.words(verbose, quiet=True) for _ in range(1, count)]
     environment = {} if job.url is None else {"DPQ_URL": job.url}
-    changed = None
-    if reload:
-        # A .pyc names its source by whole seconds, too coarse for --reload.
-        environment["PYTHONDONTWRITEBYTECODE"] = "1"
-        changed = SourceWatch(sources_of(job.target.partition(":")[0])).changed
-    parent = Parent(children(words, environment), job.settings["grace"], changed)
+    parent = Parent(children(words, environment))
     if job.source:
         job.source.ask = parent.health
     return parent.run()

@@ -745,7 +745,7 @@ def test_a_result_is_waited_for(run: Run, q: DPQ, monkeypatch: pytest.MonkeyPatc
     task = q.pop().task
     q.progress(task, 1, 4, "page 1")
     assert "has not ended" in run("get", task_id, "--wait", 0, code=1).stderr
-    assert "no JSON" in run("task", "ack", task_id, task.token, "--result", "{", code=2).stderr
+    assert "not JSON" in run("task", "ack", task_id, task.token, "--result", "{", code=2).stderr
     told_of = "dpq.cli.look._state"
     state = dpq.cli.look._state
 

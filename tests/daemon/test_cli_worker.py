@@ -23,7 +23,6 @@ from dpq.cli._processes import (
     Child,
     Parent,
 )
-from dpq.cli._reload import SourceWatch
 from dpq.cli._target import load
 from dpq.cli._terminal import Failed
 
@@ -348,7 +347,7 @@ def test_files_of_the_current_directory_are_not_run_instead(
     for each in ("redis", "queue", "dpq", "typer", "threading"):
         (here / f"{each}.py").write_text(f"open('{each} was run', 'w'); raise SystemExit(0)")
     named(q, "plain")
-    command = [sys.executable, "-P", "-m", "dpq", "worker", "shop:until_told", "--reload"]
+    command = [sys.executable, "-P", "-m", "dpq", "worker", "shop:until_told"]
     with subprocess.Popen(
         [*command, "--processes=1", "--queue", name, "--url", url],
         cwd=here,
@@ -373,7 +372,7 @@ def run_parent(monkeypatch: pytest.MonkeyPatch, *made: Child) -> int:
     monkeypatch.setattr(_processes, "FIRST_PAUSE_SECONDS", 0.0)
     monkeypatch.setattr(_processes, "LONGEST_PAUSE_SECONDS", 0.0)
     monkeypatch.setattr(_processes, "POLL_SECONDS", 0.001)
-    return Parent(made, grace=1).run()
+    return Parent(made).run()
 
 
 def child(code: str) -> Child:
@@ -390,44 +389,6 @@ def test_children_that_never_begin_end_the_parent(monkeypatch: pytest.MonkeyPatc
         run_parent(monkeypatch, dying, waiting)
     assert (dying.starts, waiting.starts) == (MOST_STARTS, 1)
     assert waiting.process is None  # it was told to end, too
-
-
-# Reloading
-
-
-def test_a_changed_source_is_run(start: Start, q: DPQ, here: Path) -> None:
-    """With --reload the handlers are those of the file as it is now; one that is broken waits."""
-    source = "from pathlib import Path\ndef handle(task):\n    Path('{}').touch()\n"
-    (here / "changing.py").write_text(source.format("first"))
-    process = start("changing:handle", "--reload")
-    q.push(1)
-    wait_for(lambda: (here / "first").exists(), q.stats)
-    (here / "changing.py").write_text("handle = (")
-    wait_for_words(process, "waiting for a change")
-    (here / "changing.py").write_text(source.format("second one"))
-    wait_for(lambda: q.push(1) and (here / "second one").exists(), q.stats)
-    process.send_signal(signal.SIGTERM)
-    assert "has changed: restarting" in told(process)
-    assert not list(here.glob("__pycache__"))
-
-
-def test_what_counts_as_a_change(tmp_path: Path) -> None:
-    """New, changed and removed sources are seen; hidden places and other files are not."""
-    watch = SourceWatch([tmp_path])
-    assert watch.changed() is None
-    source = tmp_path / "deep" / "a.py"
-    for path in (source, tmp_path / "b.txt", tmp_path / ".venv" / "c.py"):
-        path.parent.mkdir(exist_ok=True)
-        path.touch()
-    assert watch.changed() == str(source)
-    assert watch.changed() is None
-    os.utime(source, ns=(1, 1))
-    assert watch.changed() == str(source)
-    source.unlink()
-    assert watch.changed() == str(source)
-    (tmp_path / ".venv" / "c.py").write_text("1")
-    (tmp_path / "b.txt").write_text("1")
-    assert watch.changed() is None
 
 
 # dpq workers
