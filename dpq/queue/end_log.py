@@ -16,7 +16,7 @@ from dpq.limits.signals import RateLimited, Reject, Release, Signal
 from dpq.model.display import attempt_of
 from dpq.model.log_fields import fields
 from dpq.model.validation import MAX_NAME_BYTES, error_line, one_line
-from dpq.script.replies import GIVEN_UP
+from dpq.script.refusals import GIVEN_UP
 
 if TYPE_CHECKING:
     from dpq.model.task import Task

@@ -12,6 +12,10 @@ from dpq.script.keys import queue_of
 from dpq.script.values import read_texts
 
 
+GIVEN_UP = 2
+"""The reply of `rate_limited` if the task has become a dead letter."""
+
+
 class Code(IntEnum):
     """The refusals of the scripts; the headers of the scripts name the same numbers."""
 

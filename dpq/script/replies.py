@@ -34,9 +34,6 @@ OLDEST_SERVER = (6, 2)
 """The oldest Redis version that the tests run on; older ones cannot block for parts of a second."""
 
 
-GIVEN_UP = 2
-"""The reply of `rate_limited` if the task has become a dead letter."""
-
 MAX_DIGITS = 20
 """Digits of the longest number that the server can count with."""
 

@@ -79,7 +79,7 @@ def parent(*children: Health | None, ago: float = 0.0) -> Parent:
         running: Any = Running()
         child.process = running if health else None
         made.append(child)
-    return Parent(made, 1)
+    return Parent(made)
 
 
 @pytest.mark.parametrize(
