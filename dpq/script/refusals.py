@@ -11,7 +11,6 @@ from dpq.model.errors import ConfigurationError
 from dpq.script.keys import queue_of
 from dpq.script.values import read_texts
 
-
 GIVEN_UP = 2
 """The reply of `rate_limited` if the task has become a dead letter."""
 
