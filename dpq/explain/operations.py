@@ -41,10 +41,11 @@ class Operations(QueueOperations[P]):
         unattended = ""
         if found.state in (TaskState.READY, TaskState.WAITING):
             verdict = yield from self.verdict()
-            unattended = verdict.because * (verdict.state in UNATTENDED)
+            stuck = (*UNATTENDED, VerdictState.HANDLERS_BUSY)
+            unattended = verdict.because * (verdict.state in stuck)
         sentence = explain(found, limits, now_ms, unattended)
-        until = changes_at(found, limits)
-        return Explained(sentence, until, found.ahead, found.in_group, now_ms, limits)
+        until, about = changes_at(found, limits), found.about_ms or None
+        return Explained(sentence, until, about, found.ahead, found.in_group, now_ms, limits)
 
     def why(self, id_: str | None) -> Steps[str | Verdict]:
         """Say why a task is not running; without an id, make the verdict on the queue."""

@@ -121,6 +121,7 @@ class Explained(NamedTuple):
     Attributes:
         sentence: As of `DPQ.why`.
         until_ms: The time when that may change, by the server's clock; None if it is not known.
+        about_ms: The time when limits let it start, after all before it; None if it is not known.
         ahead: Ready tasks before it, or before the head of its group.
         in_group: Tasks of its group before it.
         now_ms: The server's clock.
@@ -129,6 +130,7 @@ class Explained(NamedTuple):
 
     sentence: str
     until_ms: float | None
+    about_ms: int | None
     ahead: int
     in_group: int
     now_ms: int

@@ -215,55 +215,26 @@ def percentiles(
 
 
 class Limited(NamedTuple):
-    """The 429s of a scope in the last day, and how its learned rate has changed.
+    """The 429s of a scope in the last day.
 
     Attributes:
         hits: The number of events of each status, such as 429, as text; "" for none.
         last: The last 429.
-        marks: The moment of each 429, as a part of the day.
-        steps: The moments at which the rate changed, as parts of the day, each with the rate from
-            then on. The first step has the first rate, the last step the present rate. Empty if no
-            rate is known.
     """
 
     hits: str
     last: datetime | None
-    marks: list[float]
-    steps: list[tuple[float, float]]
-
-    @property
-    def rates(self) -> tuple[float, float] | None:
-        """Return the lowest and the highest rate of the day; None if none was learned."""
-        values = [rate for _, rate in self.steps]
-        return (min(values), max(values) or 1.0) if values else None
 
 
-def limited_by(events: Sequence[Event], rate: float | None, group: str, now_ms: float) -> Limited:
+def limited_by(events: Sequence[Event], group: str, now_ms: float) -> Limited:
     """Find the 429s of a scope in the last day: "" for the whole queue."""
-
-    def part(event: Event) -> float:
-        return 1 - (now_ms - event.at.timestamp() * 1000) / DAY_MS
-
-    own = [event for event in events if event.group == group and part(event) >= 0]
-    hits = [event for event in own if event.kind == "rate_limited"]
-    steps: list[tuple[float, float]] = []
-    if rate is not None:
-        first = None
-        for event in own:
-            now, before = read_learned(event.detail) if event.kind == "learned" else (None, None)
-            if now is not None and before is not None:
-                first = before if first is None else first
-                steps.append((part(event), now))
-        steps = [(0.0, rate if first is None else first), *steps, (1.0, rate)]
+    hits = [
+        event
+        for event in events
+        if event.kind == "rate_limited"
+        and event.group == group
+        and now_ms - event.at.timestamp() * 1000 <= DAY_MS
+    ]
     met = Counter(event_text(hit).kind for hit in hits)
     said = ", ".join(f"{count} × {status}" for status, count in sorted(met.items()))  # noqa: RUF001
-    return Limited(said, hits[-1].at if hits else None, [part(hit) for hit in hits], steps)
-
-
-def read_learned(detail: str) -> tuple[float | None, float | None]:
-    """Read the new rate of an event `learned`, and the old rate: `4.5, was 9`."""
-    words = detail.split(", was ")
-    try:
-        return float(words[0]), float(words[1])
-    except (ValueError, IndexError):
-        return None, None
+    return Limited(said, hits[-1].at if hits else None)

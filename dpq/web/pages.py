@@ -41,7 +41,6 @@ def queue(call: Call) -> Response:
         spans=SPANS,
         chosen=chosen,
         story=call.site.story(call.name, SPANS[chosen]),
-        by_group=call.site.by_group(call.name) if chosen == "1h" else [],
     )
 
 
