@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from redis.exceptions import ResponseError
+
 from dpq.explain.drain import Drain, DrainLook, Paper, drain_of, point_of, read_drain
 from dpq.explain.pace import COVERED_SECONDS, Point, pace_of
 from dpq.explain.survey import Explained, Overview, Survey, read_survey
 from dpq.explain.verdict import Verdict, VerdictState, verdict_of
 from dpq.explain.verdict_facts import UNATTENDED
 from dpq.limits.rules import LimitRules
+from dpq.model.history import Event
 from dpq.model.task import P, TaskState
 from dpq.script.command import Steps, all_of, together
 from dpq.script.remembered import read_slots
@@ -17,6 +20,9 @@ from dpq.verbs.history import MINUTE
 from dpq.verbs.limit_replies import changes_at, explain
 from dpq.verbs.limits import limit_field
 from dpq.verbs.queue import QueueOperations
+
+FAILURES = 200
+"""Failed attempts, of which the commonest error and the culprit are told."""
 
 NAMED, LARGEST, LAST_TO_OPEN = 50, 50, 20
 """Numbers of groups from which a drain time is computed: groups with a limit of their own, the
@@ -76,7 +82,17 @@ class Operations(QueueOperations[P]):
         if verdict.state is VerdictState.UNKNOWN_QUEUE:
             names = yield from self.names()
             verdict = verdict_of(name, found, pace, names)
+        if verdict.state is VerdictState.FAILING:
+            verdict = verdict_of(name, found, pace, failures=(yield from self.failures(now)))
         return found, verdict
+
+    def failures(self, now: float) -> Steps[list[Event]]:
+        """Read the newest attempts of the last minutes that have failed; [] if it is forbidden."""
+        try:
+            found = yield from self.events("", FAILURES, kinds=("failed", "lease_expired"))
+        except ResponseError:
+            return []
+        return [event for event in found if event.at.timestamp() >= now - COVERED_SECONDS]
 
     def drain(self) -> Steps[Drain]:
         """Compute the drain time by the limits, and by the last minutes of the history."""

@@ -82,13 +82,13 @@ def _finding_of(facts: Facts, few: Sequence[Held]) -> Finding | None:
     because, since, who, what_to_do = SENTENCES[kind](facts, first)
     if kind is VerdictState.CONCURRENCY and facts.flows:
         return None
+    if kind is VerdictState.PACED and facts.pace.lately:
+        return None  # its tasks start again and again: it is moving, at that pace
     because += others_closed(facts, first)
     if state.group is not None:
         because += f"; {sum(held.due for held in few)} of {facts.due} due tasks wait for that"
     else:
         because += f"; {tasks_are(facts.due)}"
-    if kind is VerdictState.PACED and facts.flows:
-        because += f"; {facts.pace.say}"
     needs = kind in (VerdictState.BY_HAND, VerdictState.CONCURRENCY)
     if kind in (VerdictState.QUOTA, VerdictState.BY_HAND) and until is not None:
         needs = until - facts.now > LONG_SECONDS * 1000

@@ -27,7 +27,7 @@ from dpq.queue.inside import operations_of, session_of
 from dpq.queue.looking import looking, looking_client
 from dpq.registry.all_queues import QUEUES_A_CALL
 from dpq.script.command import Steps, all_of
-from dpq.types import Event
+from dpq.types import Event, VerdictState
 from dpq.verbs.browse import Browser
 from dpq.views.shared import Shared
 
@@ -155,18 +155,25 @@ class Watch:
             raise found
         return found
 
-    def steps(self) -> Steps[list[Any]]:
-        """Return the operation that reads the queue, and stores a slot that is due."""
+    def steps(self) -> Steps[Snapshot]:
+        """Read the queue, store a slot that is due, and make the snapshot."""
         queue = operations_of(self.queue)
         alone = self._clock() - self._latest > REMEMBER_SECONDS
-        return all_of([queue.overview(), *([queue.recent()] if alone else []), self._remember()])
+        read = [queue.overview(), *([queue.recent()] if alone else []), self._remember()]
+        found = self._take((yield from all_of(read)))
+        if found.verdict.state is not VerdictState.FAILING:
+            return found
+        stats, survey, workers, pace, *_ = found
+        failures = yield from queue.failures(survey.now_ms / 1000)
+        seen = Overview(stats, survey, workers)
+        name = self.queue.queue_name
+        return found._replace(verdict=verdict_of(name, seen, pace, failures=failures))
 
     @property
     def _latest(self) -> float:
         return self._samples[-1].at if self._samples else -math.inf
 
-    def take(self, found: Sequence[Any]) -> Snapshot:
-        """Make a snapshot of what `steps` has read."""
+    def _take(self, found: Sequence[Any]) -> Snapshot:
         seen: Overview = found[0]
         stats, survey, workers = seen
         self.ahead_ms = survey.now_ms - time.time() * 1000
@@ -215,11 +222,7 @@ class Watch:
 
 def read_all(watches: Sequence[Watch]) -> list[Snapshot | Exception]:
     """Read queues, those of one client in one round trip; a fault of a queue is its answer."""
-    answers = ask_all(watches, [watch.steps for watch in watches])
-    return [
-        answer if isinstance(answer, Exception) else watch.take(answer)
-        for watch, answer in zip(watches, answers, strict=True)
-    ]
+    return ask_all(watches, [watch.steps for watch in watches])
 
 
 def ask_all(watches: Sequence[Watch], asked: Sequence[Callable[[], Steps[Any]]]) -> list[Any]:

@@ -56,6 +56,7 @@ WORST_FIRST = (
     VerdictState.UNREADABLE,
     VerdictState.HANDLERS_BUSY,
     VerdictState.NO_CONSUMER,
+    VerdictState.FAILING,
     VerdictState.CONCURRENCY,
     VerdictState.QUOTA,
     VerdictState.RATE_LIMITED,

@@ -48,7 +48,7 @@ def beat(q: DPQ, worker: str, *tasks: Any, host: str = "elsewhere", more: int = 
     """Tells of a worker that holds tasks, and more of which nobody knows."""
     held = [(task.id, task.token) for task in tasks]
     doing = Doing([*held, *((f"id{n}", 9 * 10**15 + n) for n in range(more))], 5000, "hangs")
-    q._session.run(q._operations.beat, worker, worker, host, 77, 1, 8, 4.0, doing)
+    q._session.run(q._operations.beat, worker, worker, host, 77, "0.1", 1, 8, 4.0, doing)
 
 
 # dpq doctor --quick

@@ -56,7 +56,9 @@ def beat(
     """Send a heartbeat of a worker with two handlers; `longest` is in ms."""
     leases = [(f"t{n}", n + 1) for n in range(holds)]
     doing = Doing(leases, longest, None if longest is None else "task-1")
-    q._session.run(q._operations.beat, worker, "crawler", "box7", 4711, running, 2, 9.0, doing)
+    q._session.run(
+        q._operations.beat, worker, "crawler", "box7", 4711, "0.1", running, 2, 9.0, doing
+    )
 
 
 def fill(q: DPQ, count: int = 4, group: str | None = "api") -> None:
@@ -274,6 +276,46 @@ def in_order(q: DPQ, clock: Clock) -> None:
     beat(q)
 
 
+def remember(q: DPQ) -> None:
+    """Store a point of the history, as a worker does."""
+    q._session.run(q._operations.remember)
+
+
+def poison(q: DPQ, clock: Clock) -> None:
+    """One task fails again and again; others end well."""
+    q.push("poison", max_attempts=99)
+    remember(q)
+    for _ in range(40):
+        task = q.pop().task
+        q.fail(task, f"KeyError: order {task.token}", delay=0)
+    assert q.pop(visibility=600).task
+    usual_runs(q, clock)
+    beat(q)
+
+
+def a_key_gets_401(q: DPQ, clock: Clock) -> None:
+    """The host refuses one of two keys."""
+    q.set_limit(600, 60, burst=100, group="api", members=["key-a", "key-b"])
+    fill(q, 40)
+    remember(q)
+    for _ in range(40):
+        if task := q.pop().task:
+            (q.fail(task, "HTTP 401", delay=90) if task.member == "key-b" else q.ack(task))
+    beat(q)
+    clock.advance(1)
+
+
+def flows_beside_the_dead(q: DPQ, clock: Clock) -> None:
+    """A task has died long ago; between two tasks of now nothing is due."""
+    only_dead(q, clock)
+    clock.advance(3600)
+    remember(q)
+    for _ in range(3):
+        q.push("x")
+        q.ack(q.pop().task)
+        clock.advance(15)
+
+
 def empty(q: DPQ, clock: Clock) -> None:
     q.push("x")
     q.ack(q.pop().task)
@@ -353,6 +395,14 @@ PLANTED = [
         "it is closed until 22:23:20 UTC; 2 more groups are closed, the first until 22:14:20 UTC; "
         "11 of 14 due tasks wait for that",
     ),
+    Planted(
+        *(poison, S.FAILING),
+        "40 of 43 attempts of the last minutes have failed, most often: KeyError: order …; most of "
+        "them of task ",
+        True,
+    ),
+    Planted(a_key_gets_401, S.FAILING, "most often: HTTP 401; most of them of group api", True),
+    Planted(flows_beside_the_dead, S.MOVING, "0 tasks are due, and 0 are running; "),
     Planted(only_delayed, S.ONLY_DELAYED, "1 task is delayed, the next one is due at 2023-11-15"),
     Planted(only_dead, S.ONLY_DEAD, "3 tasks are dead; the first died: no page 0", True),
     Planted(in_order, S.PACED, " waits for its retry until 22:23:20 UTC; 3 of 3 due tasks wait"),
@@ -451,6 +501,22 @@ def test_a_hang_is_said_before_the_rates_show_it(q: DPQ, clock: Clock) -> None:
     beat(q, running=2, longest=480_000, holds=9)  # the worker has popped tasks ahead
     seen = q._session.run(q._operations.overview)
     assert verdict_of(q.queue_name, seen, flowing).state is S.MOVING
+
+
+def test_a_busy_queue_has_one_word(q: DPQ, clock: Clock) -> None:
+    """20 looks in 20 s, at a rate that is spent in most of them, and between tasks: one word."""
+    only_dead(q, clock)
+    q.set_limit(30, 60, group="api")
+    remember(q)
+    fill(q, 9)
+    states = set()
+    for second in range(25):
+        if task := q.pop().task:
+            q.ack(task)
+        if second > 4:
+            states.add(q.why().state)
+        clock.advance(1)
+    assert states == {S.MOVING}
 
 
 def test_no_state_is_left_out() -> None:

@@ -118,7 +118,7 @@ def test_remote_text_is_shown_and_not_run(look: Browser, q: DPQ, path: str) -> N
     q.push(evil, 99)
     q.bury(q.pop().task, evil)
     q.set_limit(1, 1, group=evil)
-    q._session.run(q._operations.beat, evil, evil, evil, 1, 2, 3, 4.0)
+    q._session.run(q._operations.beat, evil, evil, evil, 1, "0.1", 2, 3, 4.0)
     pages = [f"{path}{each}" for each in PAGES] + [f"{path}/tasks/{task.id}"]
     pages += [f"{path}/tasks?state={state}&text=alert" for state in TaskState]
     for page in pages:

@@ -89,7 +89,7 @@ def test_the_worst_stands_first(dashboard: Open, redis: Redis, queue_name: str) 
 def beat(q: DPQ, worker: str, name: str, running: int, doing: Any = None) -> None:
     """A heartbeat of a worker."""
     more = () if doing is None else (doing,)
-    q._session.run(q._operations.beat, worker, name, "host<7", 11, running, 3, 4.0, *more)
+    q._session.run(q._operations.beat, worker, name, "host<7", 11, "0.1", running, 3, 4.0, *more)
 
 
 def leased(q: DPQ, held: int) -> list[Any]:
