@@ -82,7 +82,7 @@ def verdict_of(
     return Verdict(
         queue=queue,
         state=first.state,
-        because=first.because + full_text(facts.survey),
+        because=first.because + full_text(facts.survey) + evicting_text(facts.survey),
         since=moment_of(first.since),
         until=moment_of(first.until),
         who=first.who,
@@ -102,6 +102,13 @@ def full_text(survey: Survey) -> str:
         return ""
     where = f"full: {survey.live} of {survey.max_tasks} tasks"
     return f"; {where}, so new tasks are refused"
+
+
+def evicting_text(survey: Survey) -> str:
+    """Say that the server deletes stored data when its memory is full; "" if it does not."""
+    policy = survey.server.get("maxmemory_policy", "noeviction")
+    evicts = policy != "noeviction" and survey.server.get("maxmemory", "0") != "0"
+    return "; the server deletes tasks when its memory is full" if evicts else ""
 
 
 def server_away(queue: str, error: object, since_ms: float) -> Verdict:
@@ -140,6 +147,28 @@ def no_such_queue(name: str, names: Sequence[str]) -> str:
 
 
 # The rules, in the order of `VerdictState`
+
+
+def _server_refuses(facts: Facts) -> Finding | None:
+    info = facts.survey.server
+    used, most = int(info.get("used_memory", 0)), int(info.get("maxmemory", 0))
+    if info.get("role") == "slave" and info.get("slave_read_only") == "1":
+        because = "the server is a read-only replica, so it refuses all changes"
+        what_to_do = "Give DPQ the address of the master, or make this server the master"
+    elif most and used > most and info.get("maxmemory_policy") == "noeviction":
+        because = f"the server's memory is full ({used} of {most} bytes), so it refuses new tasks"
+        what_to_do = "Raise maxmemory, or remove what fills it, such as dead letters"
+    elif "err" in (info.get("rdb_last_bgsave_status"), info.get("aof_last_write_status")):
+        because = "the server could not write its data to disk, so it may refuse all changes"
+        what_to_do = "Look in its log for a full disk or missing rights"
+    else:
+        return None
+    return Finding(
+        VerdictState.SERVER_REFUSES,
+        because,
+        what_to_do=f"{what_to_do}. `dpq doctor --quick {with_queue(facts.queue)}` looks again.",
+        needs_person=True,
+    )
 
 
 def _unreadable(facts: Facts) -> Finding | None:
@@ -309,12 +338,11 @@ def _error(event: Event) -> str:
 
 
 def _culprit(facts: Facts) -> str:
-    """Name the task, worker, member, group or handler of most failures, or return ""."""
+    """Name the task, worker, group or handler of most failures, or return ""."""
     found = facts.failures
     kinds: list[tuple[str, Iterable[str]]] = [
         ("of task", (event.task_id for event in found)),
         ("of worker", (event.worker for event in found if len(facts.workers) > 1)),
-        ("of member", (event.member for event in found)),
         ("of group", (event.group for event in found)),
         ("in", (event.frames[-1] if event.frames else "" for event in found)),
     ]
@@ -397,6 +425,7 @@ def _empty(facts: Facts) -> Finding:
 
 
 RULES: tuple[Callable[[Facts], Finding | None], ...] = (
+    _server_refuses,
     _unreadable,
     _paused,
     _all_quiet,

@@ -40,6 +40,7 @@ class VerdictState(StrEnum):
     """The states of a queue, in the order in which they are looked for: the first one decides."""
 
     SERVER_AWAY = "server away"
+    SERVER_REFUSES = "server refuses"
     UNREADABLE = "limit unreadable"
     PAUSED = "paused"
     ALL_QUIET = "all workers quiet"

@@ -53,6 +53,7 @@ def say_begun(drain: Drain, seconds: float, about: str) -> str:
 
 WORST_FIRST = (
     VerdictState.SERVER_AWAY,
+    VerdictState.SERVER_REFUSES,
     VerdictState.UNREADABLE,
     VerdictState.HANDLERS_BUSY,
     VerdictState.NO_CONSUMER,

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 from markupsafe import escape
 from prometheus_client.parser import text_string_to_metric_families
+from redis.exceptions import RedisError
 from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
@@ -521,11 +522,35 @@ def test_a_busy_queue_has_one_word(q: DPQ, clock: Clock) -> None:
 
 def test_no_state_is_left_out() -> None:
     """Each state is planted, ranked, and has a row in the runbook, in the order of the rules."""
-    planted = {each.state for each in PLANTED} | {S.SERVER_AWAY, S.UNKNOWN_QUEUE}
+    planted = {each.state for each in PLANTED} | {S.SERVER_AWAY, S.SERVER_REFUSES, S.UNKNOWN_QUEUE}
     assert planted == set(VerdictState) == set(WORST_FIRST)
     page = (Path(dpq.__file__).parents[1] / "docs" / "operations.md").read_text("utf-8")
     rows = re.findall(r"^\| `([^`]+)` \|", page.partition("## Sizing")[0], re.MULTILINE)
     assert rows == [state.value for state in VerdictState]
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("CONFIG SET maxmemory 1mb", "memory is full"),
+        ("REPLICAOF 127.0.0.1 1", "read-only replica"),
+    ],
+)
+def test_a_server_that_refuses(command: str, words: str) -> None:
+    """The verdict and a refused push say it in words, on the page too."""
+    with Server.start() as server, DPQ.from_url(server.url, "mails") as mails:
+        mails.push("x")
+        mails.redis.execute_command(*command.split())
+        verdict = mails.why()
+        assert (verdict.state, verdict.needs_person) == (S.SERVER_REFUSES, True)
+        assert words in verdict.because
+        with TestClient(dashboard([mails]), base_url="http://127.0.0.1:8321") as browser:
+            assert words in browser.get("/").text
+        if "memory" in words:
+            with pytest.raises(
+                RedisError, match=r"memory is full \(maxmemory\), so it refuses this"
+            ):
+                mails.push("y")
 
 
 def test_a_server_that_is_away() -> None:
