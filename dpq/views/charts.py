@@ -6,7 +6,7 @@ and a slot that is missing costs resolution only.
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from itertools import pairwise
 from typing import NamedTuple
@@ -43,24 +43,6 @@ SPANS = {
 """The lengths of history, by their names in URLs."""
 
 
-LIMITED = {
-    "403": "rate_limited_403",
-    "503": "rate_limited_503",
-    "529": "rate_limited_529",
-    "another status": "rate_limited_other",
-}
-"""The answers of hosts beside 429, and the totals that count them."""
-
-DIED = {
-    "attempts spent": "buried_attempts_spent",
-    "lease ran out": "buried_lease_expired",
-    "lapses spent": "buried_lapses_spent",
-    "expired": "buried_expired",
-    "payload missing": "buried_payload_missing",
-}
-"""The reasons of deaths beside `bury`, and the totals that count them."""
-
-
 class Line(NamedTuple):
     """A line of a chart: its name, its class in the style sheet, a value for each bin or None."""
 
@@ -78,7 +60,7 @@ class Chart(NamedTuple):
         lines: Its lines.
         from_ms: The start of the first bin, ms.
         step_ms: The length of a bin.
-        bars: Draw bars, of several lines one upon the other.
+        bars: Draw the line as bars.
     """
 
     title: str
@@ -116,15 +98,17 @@ def story(slots: Sequence[Slot], chosen: Span, now_ms: float) -> Story:
     held = last_of(slots, at, edges)
     backlog = [float(slot.ready + slot.waiting) if slot else None for slot in held]
     flows = [Line("in", "in", a_second("pushed")), Line("out", "out", a_second("acked"))]
-    parts = {
-        total: stacked(rest, every[total], {words: counts(name) for words, name in of.items()})
-        for total, rest, of in (("rate_limited", "429", LIMITED), ("buried", "buried", DIED))
-    }
+
+    def bars(title: str, name: str) -> Chart:
+        values = Line(title, "k0", counts(name))
+        return Chart(f"{title} in {chosen.each}", "", [values], first, step, bars=True)
+
     charts = [
         Chart("In and out", "/s", flows, first, step),
         Chart("Backlog", "", [Line("ready and waiting", "in", backlog)], first, step),
-        Chart(f"Rate limited in {chosen.each}", "", parts["rate_limited"], first, step, bars=True),
-        Chart(f"Dead letters in {chosen.each}", "", parts["buried"], first, step, bars=True),
+        bars("Failed attempts", "failed"),
+        bars("Rate limited", "rate_limited"),
+        bars("Dead letters", "buried"),
     ]
     for title, name in (("Wait for the first delivery", "wait"), ("Run", "run")):
         shares = percentiles([getattr(slot, name) for slot in slots], at, edges)
@@ -134,19 +118,6 @@ def story(slots: Sequence[Slot], chosen: Span, now_ms: float) -> Story:
     known = [moment for moment in at if moment >= first]
     since = next((slot.at for slot in slots), None)
     return Story(charts if len(known) > 1 else [], totals, since)
-
-
-def stacked(
-    rest: str, whole: Sequence[float | None], parts: Mapping[str, Sequence[float | None]]
-) -> list[Line]:
-    """Make the lines of a stack: what no part counts, and each part, as far as they occur."""
-    left = [
-        None if count is None else max(0.0, count - sum(part[n] or 0 for part in parts.values()))
-        for n, count in enumerate(whole)
-    ]
-    lines = [(rest, left), *((words, list(part)) for words, part in parts.items())]
-    shown = [Line(words, f"k{n}", values) for n, (words, values) in enumerate(lines) if any(values)]
-    return shown or [Line(rest, "k0", left)]
 
 
 def counted(

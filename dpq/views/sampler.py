@@ -17,7 +17,7 @@ from redis.exceptions import ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq import DPQ, known_queues
-from dpq.explain.drain import Drain, DrainLook, Scope, closed_longest, drain_of
+from dpq.explain.drain import Drain, drain_of
 from dpq.explain.pace import KEPT_SECONDS, Pace, Point, a_second, lasting, pace_of
 from dpq.explain.survey import Overview, Survey
 from dpq.explain.verdict import Verdict, verdict_of
@@ -140,7 +140,6 @@ class Watch:
         self.browser = Browser(operations_of(queue))
         self._clock = clock
         self._samples: list[Point] = []
-        self._look: DrainLook | None = None
         self._remembers, self._remembered = remembers, -REMEMBER_SECONDS
         self.may_see_events = True
         self._events: dict[tuple[str, ...], deque[Event]] = defaultdict(
@@ -212,12 +211,8 @@ class Watch:
 
     def drain(self, pace: Pace) -> Drain:
         """Say when all due tasks will have begun: by the limits, and by the pace of a snapshot."""
-        look = self._look = session_of(self.queue).run(operations_of(self.queue).drain_look)
+        look = session_of(self.queue).run(operations_of(self.queue).drain_look)
         return drain_of(look, pace)
-
-    def closed_longest(self, most: int) -> list[Scope]:
-        """Return the groups that a 429 or a user has closed, as `drain` has seen them last."""
-        return closed_longest(self._look, most)
 
 
 def read_all(watches: Sequence[Watch]) -> list[Snapshot | Exception]:

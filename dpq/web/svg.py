@@ -38,13 +38,9 @@ def say_value(value: float | None, unit: str) -> str:
 def draw(chart: Chart) -> Markup:
     """Draw a chart, with the data from which a browser shows the values under a pointer."""
     known = [value for line in chart.lines for value in line.values if value is not None]
-    if chart.bars:
-        known = [sum(bin_) for bin_ in _columns(chart.lines)] if known else []
     most = max(known, default=0.0) or 1.0
-    if chart.bars:
-        shapes = bars_of(chart.lines, most)
-    else:
-        shapes = Markup("").join(path_of(line, most) for line in chart.lines)
+    drawn = bars_of if chart.bars else path_of
+    shapes = Markup("").join(drawn(line, most) for line in chart.lines)
     said = "; ".join(
         f"{line.name}: at most {say_value(max(values), chart.unit)}"
         for line in chart.lines
@@ -67,7 +63,7 @@ def draw(chart: Chart) -> Markup:
         chart.title,
         json.dumps([[line.name for line in chart.lines], words], ensure_ascii=False),
         round(chart.from_ms), round(chart.step_ms), chart.title, said or "nothing is known",
-        chart.title, keys if len(chart.lines) > 1 or chart.bars else "",
+        chart.title, keys if len(chart.lines) > 1 else "",
         say_value(most, chart.unit) if known else "", WIDTH, HEIGHT, shapes, HEIGHT,
         span(chart.step_ms * len(chart.lines[0].values) / 1000),
     )  # fmt: skip
@@ -94,26 +90,14 @@ def path_of(line: Line, most: float) -> Markup:
     return Markup('<path class="{}" d="{}"></path>').format(line.kind, "".join(parts))
 
 
-def bars_of(lines: Sequence[Line], most: float) -> Markup:
-    """Draw bars, those of several lines one upon the other; nothing for zero."""
-    step = WIDTH / len(lines[0].values)
-    shapes = []
-    for i, values in enumerate(_columns(lines)):
-        below = 0.0
-        for line, value in zip(lines, values, strict=True):
-            if value:
-                top, foot = _height(below + value, most), _height(below, most) if below else HEIGHT
-                shapes.append(RECT.format(line.kind, step * i, top, step * 0.8, foot - top))
-            below += value
-    return Markup("").join(shapes)
-
-
-def _columns(lines: Sequence[Line]) -> list[list[float]]:
-    """Return the values of each bin; 0 for what is not known."""
-    return [
-        [value or 0.0 for value in bin_]
-        for bin_ in zip(*(line.values for line in lines), strict=True)
-    ]
+def bars_of(line: Line, most: float) -> Markup:
+    """Draw bars; nothing for zero."""
+    step = WIDTH / len(line.values)
+    return Markup("").join(
+        RECT.format(line.kind, step * i, top, step * 0.8, HEIGHT - top)
+        for i, value in enumerate(line.values)
+        if value and (top := _height(value, most))
+    )
 
 
 def spark(values: Sequence[float], label: str) -> Markup:

@@ -28,7 +28,7 @@ def test_a_story_has_rates_and_percentiles_of_each_bin(q: DPQ, clock: Clock) -> 
     clock.advance(1)
     told = story(q.admin.history(7200), SPANS["1h"], clock.ms)
     assert told.totals == {"in": 3, "out": 3, "rate limited": 0, "dead": 0}
-    flows, backlog, _, _, wait, run = told.charts
+    flows, backlog, _, _, _, wait, run = told.charts
     assert flows.lines[0].values[-2:] == [pytest.approx(0.05), None]
     assert [value for value in backlog.lines[0].values if value is not None] == [0.0, 0.0]
     assert 10 < max(value or 0 for value in wait.lines[2].values) < 50  # p99: not the 3000 s
