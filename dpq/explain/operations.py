@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from redis.exceptions import ResponseError
-
 from dpq.explain.drain import Drain, DrainLook, Paper, drain_of, point_of, read_drain
 from dpq.explain.pace import COVERED_SECONDS, Point, pace_of
 from dpq.explain.survey import Explained, Overview, Survey, read_survey
@@ -88,9 +86,9 @@ class Operations(QueueOperations[P]):
 
     def failures(self, now: float) -> Steps[list[Event]]:
         """Read the newest attempts of the last minutes that have failed; [] if it is forbidden."""
-        try:
-            found = yield from self.events("", FAILURES, kinds=("failed", "lease_expired"))
-        except ResponseError:
+        kinds = "failed", "lease_expired"
+        (found,) = yield from together([self.events("", FAILURES, kinds=kinds)])
+        if isinstance(found, Exception):
             return []
         return [event for event in found if event.at.timestamp() >= now - COVERED_SECONDS]
 
