@@ -151,8 +151,9 @@ def _say_paced(facts: Facts, held: Held) -> Said:
         todo = f"`dpq task update {held.holder} --delay 0 {with_queue(facts.queue)}` runs it now."
         return why, None, name, todo
     rates = ", ".join(
-        per_text(window.rate, window.per) + (f" {window.unit}" if window.unit else "")
-        for window in state.windows
+        per_text((not n and state.rate) or window.rate, window.per)
+        + (f" {window.unit}" if window.unit else "")
+        for n, window in enumerate(state.windows)
     )
     left = ", ".join(f"{max(0.0, units):.1f}" for units in state.units_left)
     allows = f"allows {rates}, of which {left} are left" if rates else "lets no task run yet"

@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
 import dpq
-from dpq import DPQ, Push, Quota
+from dpq import DPQ, Adaptive, Push, Quota
 from dpq.cli import app
 from dpq.explain.pace import Pace
 from dpq.explain.verdict import verdict_of
@@ -27,7 +27,7 @@ from dpq.testing import Clock
 from dpq.types import Verdict, VerdictState
 from dpq.verbs.workers import Doing
 from dpq.views.sampler import Named
-from dpq.views.verdict import WORST_FIRST
+from dpq.views.verdict import WORST_FIRST, severity
 from dpq.web import app as dashboard
 
 S = VerdictState
@@ -167,6 +167,19 @@ def paced(q: DPQ, clock: Clock) -> None:
     beat(q)
     q.set_limit(6, 60, group="api")
     q.ack(q.pop().task)
+
+
+def learned(q: DPQ, clock: Clock) -> None:
+    """Ten a minute are set, and 429s have taught fewer."""
+    q.set_limit(10, 60, group="api", adaptive=Adaptive(2, 10))
+    fill(q, 9)
+    beat(q)
+    while (q.admin.group("api").rate or 0) > 2:
+        if task := q.pop().task:
+            q.rate_limited(task, 1)
+        clock.advance(60)
+    while task := q.pop().task:
+        q.ack(task)
 
 
 def concurrency(q: DPQ, clock: Clock) -> None:
@@ -378,6 +391,7 @@ PLANTED = [
     Planted(probe_runs, S.RATE_LIMITED, "the first task of group 'api' after a 429 still runs"),
     Planted(whole_queue_429, S.RATE_LIMITED, "the host of the queue has answered 429"),
     Planted(paced, S.PACED, "allows 6/min, of which 0.0 are left: it opens at 22:13:30 UTC"),
+    Planted(learned, S.PACED, "allows 2/min, of which "),
     Planted(
         *(concurrency, S.CONCURRENCY),
         "group 'api' lets 1 task run at once",
@@ -518,6 +532,12 @@ def test_a_busy_queue_has_one_word(q: DPQ, clock: Clock) -> None:
             states.add(q.why().state)
         clock.advance(1)
     assert states == {S.MOVING}
+
+
+def test_growing_is_not_green() -> None:
+    """A queue that moves, but slower than tasks come, is marked."""
+    moves = Verdict(queue="q", state=S.MOVING, because="")
+    assert [severity(moves, Pace(kind)) for kind in ("clears", "grows")] == ["good", "warn"]
 
 
 def test_no_state_is_left_out() -> None:
