@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dpq.explain.drain import Drain, DrainLook, Paper, drain_of, point_of, read_drain
-from dpq.explain.pace import COVERED_SECONDS, Point, pace_of
+from dpq.explain.pace import COVERED_SECONDS, Pace, Point, pace_of
 from dpq.explain.survey import Explained, Overview, Survey, read_survey
 from dpq.explain.verdict import Verdict, VerdictState, verdict_of
 from dpq.explain.verdict_facts import UNATTENDED
@@ -74,15 +74,22 @@ class Operations(QueueOperations[P]):
         """Read what pages show of the queue, and make the verdict on it."""
         read: list[Steps[Any]] = [self.overview(), self.recent()]
         found, points = yield from all_of(read)
-        name, now = self.description.name, found.survey.now_ms / 1000
-        pace = pace_of([*points, Point.of(now, found.stats)])
-        verdict = verdict_of(name, found, pace)
-        if verdict.state is VerdictState.UNKNOWN_QUEUE:
-            names = yield from self.names()
-            verdict = verdict_of(name, found, pace, names)
+        pace = pace_of([*points, Point.of(found.survey.now_ms / 1000, found.stats)])
+        return found, (yield from self.judge(found, pace))
+
+    def judge(self, seen: Overview, pace: Pace) -> Steps[Verdict]:
+        """Make the verdict on what was seen; read more where the verdict depends on it."""
+        name, never = self.description.name, seen.survey.asked_ms is None
+        verdict = verdict_of(name, seen, pace)
         if verdict.state is VerdictState.FAILING:
-            verdict = verdict_of(name, found, pace, failures=(yield from self.failures(now)))
-        return found, verdict
+            failures = yield from self.failures(seen.survey.now_ms / 1000)
+            return verdict_of(name, seen, pace, failures=failures)
+        if verdict.state is VerdictState.UNKNOWN_QUEUE or (
+            never and verdict.state is VerdictState.NO_CONSUMER
+        ):
+            (names,) = yield from together([self.names()])
+            return verdict if isinstance(names, Exception) else verdict_of(name, seen, pace, names)
+        return verdict
 
     def failures(self, now: float) -> Steps[list[Event]]:
         """Read the newest attempts of the last minutes that have failed; [] if it is forbidden."""

@@ -20,14 +20,14 @@ from dpq import DPQ, known_queues
 from dpq.explain.drain import Drain, drain_of
 from dpq.explain.pace import KEPT_SECONDS, Pace, Point, a_second, lasting, pace_of
 from dpq.explain.survey import Overview, Survey
-from dpq.explain.verdict import Verdict, verdict_of
+from dpq.explain.verdict import Verdict
 from dpq.link.cluster import forbidden
 from dpq.model.reports import QueueStats, WorkerInfo
 from dpq.queue.inside import operations_of, session_of
 from dpq.queue.looking import looking, looking_client
 from dpq.registry.all_queues import QUEUES_A_CALL
 from dpq.script.command import Steps, all_of
-from dpq.types import Event, VerdictState
+from dpq.types import Event
 from dpq.verbs.browse import Browser
 from dpq.views.shared import Shared
 
@@ -155,37 +155,35 @@ class Watch:
         return found
 
     def steps(self) -> Steps[Snapshot]:
-        """Read the queue, store a slot that is due, and make the snapshot."""
+        """Read the queue, store a slot that is due, and judge what was seen."""
         queue = operations_of(self.queue)
         alone = self._clock() - self._latest > REMEMBER_SECONDS
-        read = [queue.overview(), *([queue.recent()] if alone else []), self._remember()]
-        found = self._take((yield from all_of(read)))
-        if found.verdict.state is not VerdictState.FAILING:
-            return found
-        stats, survey, workers, pace, *_ = found
-        failures = yield from queue.failures(survey.now_ms / 1000)
-        seen = Overview(stats, survey, workers)
-        name = self.queue.queue_name
-        return found._replace(verdict=verdict_of(name, seen, pace, failures=failures))
+        read: list[Steps[Any]] = [
+            queue.overview(),
+            *([queue.recent()] if alone else []),
+            self._remember(),
+        ]
+        seen, points = (yield from all_of(read))[:2]
+        pace = self._pace(seen, points)
+        verdict = yield from queue.judge(seen, pace)
+        return Snapshot(*seen, pace, self._samples, verdict)
 
     @property
     def _latest(self) -> float:
         return self._samples[-1].at if self._samples else -math.inf
 
-    def _take(self, found: Sequence[Any]) -> Snapshot:
-        seen: Overview = found[0]
-        stats, survey, workers = seen
+    def _pace(self, seen: Overview, points: Sequence[Point] | None) -> Pace:
+        """Add a look to the samples, and those of the history if this is the first one."""
+        stats, survey, _ = seen
         self.ahead_ms = survey.now_ms - time.time() * 1000
         now, latest = self._clock(), self._latest
-        for point in found[1] or ():
+        for point in points or ():
             at = now + point.at - survey.now_ms / 1000
             if latest < at < now:
                 self._samples.append(point._replace(at=at))
         samples = lasting([*self._samples, Point.of(now, stats)])
         self._samples = [each for each in samples if each.at >= now - KEPT_SECONDS]
-        pace = pace_of(self._samples)
-        verdict = verdict_of(self.queue.queue_name, seen, pace)
-        return Snapshot(stats, survey, workers, pace, self._samples, verdict)
+        return pace_of(self._samples)
 
     def _remember(self) -> Steps[None]:
         now = self._clock()
