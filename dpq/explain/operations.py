@@ -79,16 +79,13 @@ class Operations(QueueOperations[P]):
 
     def judge(self, seen: Overview, pace: Pace) -> Steps[Verdict]:
         """Make the verdict on what was seen; read more where the verdict depends on it."""
-        name, never = self.description.name, seen.survey.asked_ms is None
+        name = self.description.name
         verdict = verdict_of(name, seen, pace)
         if verdict.state is VerdictState.FAILING:
             failures = yield from self.failures(seen.survey.now_ms / 1000)
             return verdict_of(name, seen, pace, failures=failures)
-        if verdict.state is VerdictState.UNKNOWN_QUEUE or (
-            never and verdict.state is VerdictState.NO_CONSUMER
-        ):
-            (names,) = yield from together([self.names()])
-            return verdict if isinstance(names, Exception) else verdict_of(name, seen, pace, names)
+        if verdict.state is VerdictState.UNKNOWN_QUEUE:
+            return verdict_of(name, seen, pace, (yield from self.names()))
         return verdict
 
     def failures(self, now: float) -> Steps[list[Event]]:

@@ -92,9 +92,6 @@ def verdict_of(
     )
 
 
-NEAR = 0.85
-"""The likeness from which two names may be a slip: `emails` and `email`."""
-
 SILENT = "no answer"
 """The first words of what is said of a server that takes a connection, but does not answer."""
 
@@ -244,10 +241,7 @@ def _no_consumer(facts: Facts) -> Finding | None:
         because = (
             f"{due}, and its last worker, {who}, has sent no heartbeat since {facts.say(seen)}"
         )
-    elif asked is None:
-        near = get_close_matches(facts.queue, {*facts.names} - {facts.queue}, n=1, cutoff=NEAR)
-        because += f"; there is a queue {near[0]!r}, too" if near else ""
-    else:
+    elif asked is not None:
         because = f"{due}, and no consumer has asked for one since {facts.say(asked)}"
     if facts.survey.lapsed:
         because += f"; the leases of {facts.survey.lapsed} of them have ended without an ack"

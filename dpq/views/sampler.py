@@ -163,10 +163,11 @@ class Watch:
             *([queue.recent()] if alone else []),
             self._remember(),
         ]
-        seen, points = (yield from all_of(read))[:2]
-        pace = self._pace(seen, points)
+        found = yield from all_of(read)
+        seen: Overview = found[0]
+        pace = self._pace(seen, found[1])
         verdict = yield from queue.judge(seen, pace)
-        return Snapshot(*seen, pace, self._samples, verdict)
+        return Snapshot(seen.stats, seen.survey, seen.workers, pace, self._samples, verdict)
 
     @property
     def _latest(self) -> float:

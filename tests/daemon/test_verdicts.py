@@ -534,18 +534,6 @@ def test_a_busy_queue_has_one_word(q: DPQ, clock: Clock) -> None:
     assert states == {S.MOVING}
 
 
-def test_a_name_nearby(q: DPQ, clock: Clock, url: str) -> None:
-    """A queue that no consumer knows, beside one of nearly its name: why and the page say it."""
-    fill(q)
-    with DPQ.from_url(url, f"{q.queue_name}s") as other:
-        other.push("x")
-        words = f"there is a queue '{other.queue_name}', too"
-        assert words in q.why().because
-        with TestClient(dashboard([q]), base_url="http://127.0.0.1:8321") as browser:
-            assert str(escape(words)) in browser.get(f"/q/{q.queue_name}").text
-        other.admin.drop()
-
-
 def test_growing_is_not_green() -> None:
     """A queue that moves, but slower than tasks come, is marked."""
     moves = Verdict(queue="q", state=S.MOVING, because="")

@@ -55,6 +55,7 @@ def test_the_charts_of_a_page(
         clock.advance(61)
     assert "Rate limited in a minute" in look.page(f"{path}?span=no such span")
     assert "1 in, 0 out" in look.page(path)  # between the two slots
+    assert look.get(path).headers["content-encoding"] == "gzip"
     assert "No history of the last 14 days" in look.page(f"{path}?span=14d")  # one quarter
     slots = look.api(f"/queues/{q.queue_name}/history?seconds=7200")["slots"]
     assert [slot["pushed"] for slot in slots] == [1, 2]
