@@ -150,16 +150,6 @@ class Paper(NamedTuple):
     then: DrainLook
 
 
-def closed_longest(look: DrainLook | None, most: int) -> list[Scope]:
-    """Find the groups that a 429 or a hand keeps closed, the last to open first."""
-    closed = [
-        scope
-        for scope in (look.scopes if look else ())
-        if scope.group and scope.why in ("l", "h") and look and scope.opens > look.now
-    ]
-    return sorted(closed, key=lambda scope: -scope.opens)[:most]
-
-
 def point_of(look: DrainLook) -> Point:
     """Take the counts of a look."""
     return Point(look.now / 1000, look.backlog, look.delayed, look.came, 0, look.ended)

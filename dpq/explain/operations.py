@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from dpq.explain.drain import Drain, DrainLook, Paper, drain_of, point_of, read_drain
-from dpq.explain.pace import COVERED_SECONDS, Point, pace_of
+from dpq.explain.pace import COVERED_SECONDS, Pace, Point, pace_of
 from dpq.explain.survey import Explained, Overview, Survey, read_survey
 from dpq.explain.verdict import Verdict, VerdictState, verdict_of
 from dpq.explain.verdict_facts import UNATTENDED
 from dpq.limits.rules import LimitRules
+from dpq.model.history import Event
 from dpq.model.task import P, TaskState
 from dpq.script.command import Steps, all_of, together
 from dpq.script.remembered import read_slots
@@ -17,6 +18,9 @@ from dpq.verbs.history import MINUTE
 from dpq.verbs.limit_replies import changes_at, explain
 from dpq.verbs.limits import limit_field
 from dpq.verbs.queue import QueueOperations
+
+FAILURES = 200
+"""Failed attempts, of which the commonest error and the culprit are told."""
 
 NAMED, LARGEST, LAST_TO_OPEN = 50, 50, 20
 """Numbers of groups from which a drain time is computed: groups with a limit of their own, the
@@ -41,10 +45,11 @@ class Operations(QueueOperations[P]):
         unattended = ""
         if found.state in (TaskState.READY, TaskState.WAITING):
             verdict = yield from self.verdict()
-            unattended = verdict.because * (verdict.state in UNATTENDED)
+            stuck = (*UNATTENDED, VerdictState.HANDLERS_BUSY)
+            unattended = verdict.because * (verdict.state in stuck)
         sentence = explain(found, limits, now_ms, unattended)
-        until = changes_at(found, limits)
-        return Explained(sentence, until, found.ahead, found.in_group, now_ms, limits)
+        until, about = changes_at(found, limits), found.about_ms or None
+        return Explained(sentence, until, about, found.ahead, found.in_group, now_ms, limits)
 
     def why(self, id_: str | None) -> Steps[str | Verdict]:
         """Say why a task is not running; without an id, make the verdict on the queue."""
@@ -69,13 +74,27 @@ class Operations(QueueOperations[P]):
         """Read what pages show of the queue, and make the verdict on it."""
         read: list[Steps[Any]] = [self.overview(), self.recent()]
         found, points = yield from all_of(read)
-        name, now = self.description.name, found.survey.now_ms / 1000
-        pace = pace_of([*points, Point.of(now, found.stats)])
-        verdict = verdict_of(name, found, pace)
+        pace = pace_of([*points, Point.of(found.survey.now_ms / 1000, found.stats)])
+        return found, (yield from self.judge(found, pace))
+
+    def judge(self, seen: Overview, pace: Pace) -> Steps[Verdict]:
+        """Make the verdict on what was seen; read more where the verdict depends on it."""
+        name = self.description.name
+        verdict = verdict_of(name, seen, pace)
+        if verdict.state is VerdictState.FAILING:
+            failures = yield from self.failures(seen.survey.now_ms / 1000)
+            return verdict_of(name, seen, pace, failures=failures)
         if verdict.state is VerdictState.UNKNOWN_QUEUE:
-            names = yield from self.names()
-            verdict = verdict_of(name, found, pace, names)
-        return found, verdict
+            return verdict_of(name, seen, pace, (yield from self.names()))
+        return verdict
+
+    def failures(self, now: float) -> Steps[list[Event]]:
+        """Read the newest attempts of the last minutes that have failed; [] if it is forbidden."""
+        kinds = "failed", "lease_expired"
+        (found,) = yield from together([self.events("", FAILURES, kinds=kinds)])
+        if isinstance(found, Exception):
+            return []
+        return [event for event in found if event.at.timestamp() >= now - COVERED_SECONDS]
 
     def drain(self) -> Steps[Drain]:
         """Compute the drain time by the limits, and by the last minutes of the history."""

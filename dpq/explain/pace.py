@@ -7,9 +7,11 @@ own looks, or from both. No I/O, no clock. Source: docs/observability.md, "Pace"
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
+from dpq.model.history import Slot
 from dpq.model.rates import few, span, span_between
+from dpq.model.reports import QueueStats
 
 COVERED_SECONDS = 300.0
 """Seconds that a pace covers: over a shorter time, random arrivals make estimates jump."""
@@ -19,6 +21,10 @@ STRETCH_SECONDS = 10.0
 
 KEPT_SECONDS = COVERED_SECONDS + 2 * STRETCH_SECONDS
 """Seconds for which callers keep points: those of a pace, and of its first stretch all."""
+
+LATELY_SECONDS = 60.0
+"""Seconds after its last finished task in which a queue counts as moving: the history has a point
+a minute, so less would be a matter of chance."""
 
 CHANGED_SECONDS = 20.0
 """Seconds after which a change is seen: all consumers are gone, or a load is over."""
@@ -48,27 +54,6 @@ POISSON_PAIRS = 5
 PaceKind = Literal["counting", "stopped", "clears", "open", "even", "grows"]
 
 
-class Totals(Protocol):
-    """Counts that `QueueStats` and `Slot` have."""
-
-    @property
-    def ready(self) -> int: ...
-    @property
-    def waiting(self) -> int: ...
-    @property
-    def delayed(self) -> int: ...
-    @property
-    def pushed(self) -> int: ...
-    @property
-    def replayed(self) -> int: ...
-    @property
-    def acked(self) -> int: ...
-    @property
-    def buried(self) -> int: ...
-    @property
-    def deferred(self) -> int: ...
-
-
 class Point(NamedTuple):
     """The counts of a queue at one moment; `at` in seconds, of any clock that does not jump."""
 
@@ -80,12 +65,15 @@ class Point(NamedTuple):
     acked: int
     buried: int = 0
     deferred: int = 0
+    failed: int = 0
 
     @classmethod
-    def of(cls, at: float, seen: Totals) -> "Point":
+    def of(cls, at: float, seen: QueueStats | Slot) -> "Point":
         """Take the counts of a look, or of a slot of the history."""
         backlog = seen.ready + seen.waiting
-        totals = seen.pushed, seen.replayed, seen.acked, seen.buried, seen.deferred
+        lapsed = seen.expired_leases if isinstance(seen, QueueStats) else seen.lease_expired
+        failed = seen.failed + lapsed + seen.buried_expired
+        totals = seen.pushed, seen.replayed, seen.acked, seen.buried, seen.deferred, failed
         return cls(at, backlog, seen.delayed, *totals)
 
     @property
@@ -111,6 +99,9 @@ class Pace(NamedTuple):
         low: The least seconds until the backlog is done; infinity if that is not known.
         high: The most seconds; infinity if that is not known.
         seconds: The seconds that the rates cover: the last 300, or those since a change.
+        acked: Tasks that were finished in the last 300 seconds.
+        failed: Attempts of that time that have failed, whose lease ran out, or that came too late.
+        lately: A task was finished in the last minute.
     """
 
     kind: PaceKind
@@ -119,6 +110,9 @@ class Pace(NamedTuple):
     low: float = math.inf
     high: float = math.inf
     seconds: float = 0.0
+    acked: int = 0
+    failed: int = 0
+    lately: bool = False
 
     @property
     def say(self) -> str:
@@ -158,12 +152,14 @@ def lasting(points: Sequence[Point]) -> list[Point]:
 
 def pace_of(points: Sequence[Point], patience: float = CHANGED_SECONDS) -> Pace:
     """Compute the pace from points of the last minutes, the oldest first, the newest now."""
-    stretches = _stretches(lasting(points))
+    known = lasting(points)
+    ends = _ends(known)
+    stretches = _stretches(known)
     while cut := _change(stretches):
         stretches = stretches[cut:]
     seconds = sum(each.seconds for each in stretches)
     if not seconds:
-        return UNKNOWN
+        return Pace("counting", None, None, math.inf, math.inf, 0.0, *ends)
     came, ended = sum(each.came for each in stretches), sum(each.ended for each in stretches)
     come, done = max(0, came) / seconds, ended / seconds
     net = done - come
@@ -182,7 +178,22 @@ def pace_of(points: Sequence[Point], patience: float = CHANGED_SECONDS) -> Pace:
     else:
         low, high = _range(points[-1].backlog, net, spread, error)
         kind = "open" if high == math.inf else "clears"
-    return Pace(kind, come, done, low, high, seconds)
+    return Pace(kind, come, done, low, high, seconds, *ends)
+
+
+def _ends(points: Sequence[Point]) -> tuple[int, int, bool]:
+    """Count the tasks that were finished and the attempts that failed; say if one was finished in
+    the last minute."""
+    known = [point for point in points if point.at >= points[-1].at - KEPT_SECONDS]
+    if not known:
+        return 0, 0, False
+    first, last = known[0], known[-1]
+    before = [point for point in known if point.at <= last.at - LATELY_SECONDS] or [first]
+    return (
+        max(0, last.acked - first.acked),
+        max(0, last.failed - first.failed),
+        last.acked > before[-1].acked,
+    )
 
 
 def _range(backlog: int, net: float, spread: float, error: float) -> tuple[float, float]:

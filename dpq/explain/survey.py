@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from dpq.limits.pools import UNTIL_OPENED_MS
@@ -76,6 +76,7 @@ class Survey(NamedTuple):
         max_tasks: The bound of live tasks; 0 for none.
         max_waiting: The bound of the waiting tasks of each group; 0 for none.
         live: Live tasks that are stored.
+        server: Fields of INFO about memory, disk and role; empty if the user may not read them.
     """
 
     now_ms: int
@@ -100,6 +101,7 @@ class Survey(NamedTuple):
     max_tasks: int = 0
     max_waiting: int = 0
     live: int = 0
+    server: Mapping[str, str] = {}
 
     @property
     def full(self) -> bool:
@@ -121,6 +123,7 @@ class Explained(NamedTuple):
     Attributes:
         sentence: As of `DPQ.why`.
         until_ms: The time when that may change, by the server's clock; None if it is not known.
+        about_ms: The time when limits let it start, after all before it; None if it is not known.
         ahead: Ready tasks before it, or before the head of its group.
         in_group: Tasks of its group before it.
         now_ms: The server's clock.
@@ -129,6 +132,7 @@ class Explained(NamedTuple):
 
     sentence: str
     until_ms: float | None
+    about_ms: int | None
     ahead: int
     in_group: int
     now_ms: int
@@ -137,7 +141,7 @@ class Explained(NamedTuple):
 
 def read_survey(reply: list[Any]) -> Survey:
     """Read the reply of the script survey ."""
-    values, held, states, holders, events = map(read_texts, reply)
+    values, held, states, holders, events, server = map(read_texts, reply)
     now, paused, closed, opens, limits, heads, due, order, fairness, version = values[:10]
     stored, leases, lapsed, asked, oldest, token, reason, fault = values[10:18]
     most, most_waiting, live = values[18:]
@@ -169,6 +173,7 @@ def read_survey(reply: list[Any]) -> Survey:
         _bound(most),
         _bound(most_waiting),
         int(live),
+        dict(zip(server[::2], server[1::2], strict=True)),
     )
 
 

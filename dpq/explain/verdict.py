@@ -10,7 +10,8 @@ tests/daemon/test_verdicts.py plants each.
 
 import re
 import shlex
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 
 from dpq.explain.pace import Pace
@@ -43,6 +44,7 @@ from dpq.explain.verdict_limits import (
     until_text,
 )
 from dpq.limits.pools import UNTIL_OPENED_MS
+from dpq.model.history import Event
 from dpq.model.rates import span
 
 __all__ = ["Verdict", "VerdictState"]
@@ -51,7 +53,20 @@ NAMES_SHOWN = 5
 """Names of queues in a sentence without a near name: enough to see which server answers."""
 
 
-def verdict_of(queue: str, seen: Overview, pace: Pace, names: Sequence[str] = ()) -> Verdict:
+FAILED_LEAST, FAILED_SHARE = 10, 0.2
+"""The failed attempts of the last minutes, and their share of all, that make a queue failing."""
+
+CULPRIT_SHARE = 0.7
+"""The share of the failures that names a culprit."""
+
+
+def verdict_of(
+    queue: str,
+    seen: Overview,
+    pace: Pace,
+    names: Sequence[str] = (),
+    failures: Sequence[Event] = (),
+) -> Verdict:
     """Judge a queue.
 
     Args:
@@ -59,14 +74,15 @@ def verdict_of(queue: str, seen: Overview, pace: Pace, names: Sequence[str] = ()
         seen: Its counts, what may hold it, and its workers.
         pace: Its pace, as far as it is known.
         names: The names of all queues, for a queue that does not exist.
+        failures: The events of attempts that have failed in the last minutes, the newest last.
     """
-    facts = Facts(queue, *seen, pace, names)
+    facts = Facts(queue, *seen, pace, names, failures)
     first, *others = (finding for rule in RULES if (finding := rule(facts)))
     also = [each.state for each in others if each.state in HOLDS and first.state in HOLDS]
     return Verdict(
         queue=queue,
         state=first.state,
-        because=first.because + full_text(facts.survey),
+        because=first.because + full_text(facts.survey) + evicting_text(facts.survey),
         since=moment_of(first.since),
         until=moment_of(first.until),
         who=first.who,
@@ -86,6 +102,13 @@ def full_text(survey: Survey) -> str:
         return ""
     where = f"full: {survey.live} of {survey.max_tasks} tasks"
     return f"; {where}, so new tasks are refused"
+
+
+def evicting_text(survey: Survey) -> str:
+    """Say that the server deletes stored data when its memory is full; "" if it does not."""
+    policy = survey.server.get("maxmemory_policy", "noeviction")
+    evicts = policy != "noeviction" and survey.server.get("maxmemory", "0") != "0"
+    return "; the server deletes tasks when its memory is full" if evicts else ""
 
 
 def server_away(queue: str, error: object, since_ms: float) -> Verdict:
@@ -124,6 +147,28 @@ def no_such_queue(name: str, names: Sequence[str]) -> str:
 
 
 # The rules, in the order of `VerdictState`
+
+
+def _server_refuses(facts: Facts) -> Finding | None:
+    info = facts.survey.server
+    used, most = int(info.get("used_memory", 0)), int(info.get("maxmemory", 0))
+    if info.get("role") == "slave" and info.get("slave_read_only") == "1":
+        because = "the server is a read-only replica, so it refuses all changes"
+        what_to_do = "Give DPQ the address of the master, or make this server the master"
+    elif most and used > most and info.get("maxmemory_policy") == "noeviction":
+        because = f"the server's memory is full ({used} of {most} bytes), so it refuses new tasks"
+        what_to_do = "Raise maxmemory, or remove what fills it, such as dead letters"
+    elif "err" in (info.get("rdb_last_bgsave_status"), info.get("aof_last_write_status")):
+        because = "the server could not write its data to disk, so it may refuse all changes"
+        what_to_do = "Look in its log for a full disk or missing rights"
+    else:
+        return None
+    return Finding(
+        VerdictState.SERVER_REFUSES,
+        because,
+        what_to_do=f"{what_to_do}. `dpq doctor --quick {with_queue(facts.queue)}` looks again.",
+        needs_person=True,
+    )
 
 
 def _unreadable(facts: Facts) -> Finding | None:
@@ -261,9 +306,56 @@ def _consumers_busy(facts: Facts) -> Finding | None:
     )
 
 
+def _failing(facts: Facts) -> Finding | None:
+    failed, tried = facts.pace.failed, facts.pace.failed + facts.pace.acked
+    if not is_failing(facts.pace):
+        return None
+    because = f"{failed} of {tried} attempts of the last minutes have failed"
+    errors = Counter(_error(event) for event in facts.failures)
+    for error, _ in errors.most_common(1):
+        because += f", most often: {error}"
+    who = _culprit(facts)
+    because += f"; most of them {who}" if who else ""
+    return Finding(
+        VerdictState.FAILING,
+        because,
+        who=who,
+        what_to_do=f"`dpq admin events --kind failed {with_queue(facts.queue)}` shows each.",
+        needs_person=True,
+    )
+
+
+def is_failing(pace: Pace) -> bool:
+    """Return True if many of the attempts of the last minutes have failed."""
+    return pace.failed >= max(FAILED_LEAST, FAILED_SHARE * (pace.failed + pace.acked))
+
+
+def _error(event: Event) -> str:
+    """Write the error of an attempt without what differs from task to task."""
+    if event.kind == "lease_expired":
+        return "the lease ran out"
+    return re.sub(r"\d{4,}", "…", event.detail.partition("\n")[0])[:100] or "no reason given"
+
+
+def _culprit(facts: Facts) -> str:
+    """Name the task, worker, group or handler of most failures, or return ""."""
+    found = facts.failures
+    kinds: list[tuple[str, Iterable[str]]] = [
+        ("of task", (event.task_id for event in found)),
+        ("of worker", (event.worker for event in found if len(facts.workers) > 1)),
+        ("of group", (event.group for event in found)),
+        ("in", (event.frames[-1] if event.frames else "" for event in found)),
+    ]
+    for words, names in kinds:
+        for name, count in Counter(filter(None, names)).most_common(1):
+            if count >= CULPRIT_SHARE * len(found):
+                return f"{words} {name}"
+    return ""
+
+
 def _only_delayed(facts: Facts) -> Finding | None:
     stats, due = facts.stats, facts.survey.due_ms
-    if facts.due or facts.survey.leases or not stats.delayed:
+    if not facts.idle or not stats.delayed:
         return None
     because = tasks_are(stats.delayed, "delayed")
     if due is not None and due >= UNTIL_OPENED_MS:
@@ -277,7 +369,7 @@ def _only_delayed(facts: Facts) -> Finding | None:
 
 def _only_dead(facts: Facts) -> Finding | None:
     stats, (reason, fault) = facts.stats, facts.survey.first_death
-    if facts.due or facts.survey.leases or stats.delayed or not stats.dead:
+    if not facts.idle or stats.delayed or not stats.dead:
         return None
     first = f": {reason}" + (f" ({fault})" if fault else "") if reason else ""
     return Finding(
@@ -290,7 +382,7 @@ def _only_dead(facts: Facts) -> Finding | None:
 
 
 def _moving(facts: Facts) -> Finding | None:
-    if not facts.due and not facts.survey.leases:
+    if facts.idle:
         return None
     leases = facts.survey.leases
     said = [f"{tasks_are(facts.due)}, and {leases} {'is' if leases == 1 else 'are'} running"]
@@ -299,14 +391,18 @@ def _moving(facts: Facts) -> Finding | None:
     said += [
         f"{scope_name(held)} is {kind_of(held)}{until_text(facts, held.state)}"
         f"{others_closed(facts, held)}"
-        for held in closed_groups(facts)[:1]
-        if kind_of(held) is not VerdictState.PACED
-    ]
+        for held in [*facts.survey.held[:1], *closed_groups(facts)[:1]]
+        if not held.state.open
+    ][:1]
     said += [
         f"{worker_name(worker)} has sent no heartbeat for {span(worker.seen_seconds)}"
         for worker in facts.workers
         if worker.seen_seconds > LATE_SECONDS
     ][:1]
+    if facts.pace.failed:
+        said.append(f"{facts.pace.failed} attempts have failed in the last minutes")
+    if facts.stats.dead:
+        said.append(tasks_are(facts.stats.dead, "dead"))
     if quiet := [worker for worker in alive(facts.workers) if worker.quiet_since]:
         verb = "is" if len(quiet) == 1 else "are"
         said.append(f"{len(quiet)} of {len(facts.workers)} workers {verb} quiet")
@@ -329,11 +425,13 @@ def _empty(facts: Facts) -> Finding:
 
 
 RULES: tuple[Callable[[Facts], Finding | None], ...] = (
+    _server_refuses,
     _unreadable,
     _paused,
     _all_quiet,
     _no_consumer,
     _handlers_busy,
+    _failing,
     held_by_limit,
     _only_delayed,
     _only_dead,

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict
 
 from dpq.explain.pace import Pace
 from dpq.limits.pools import UNTIL_OPENED_MS
+from dpq.model.history import Event
 from dpq.model.moments import say_moment
 from dpq.model.rates import span
 from dpq.model.reports import QueueStats, WorkerInfo
@@ -39,11 +40,13 @@ class VerdictState(StrEnum):
     """The states of a queue, in the order in which they are looked for: the first one decides."""
 
     SERVER_AWAY = "server away"
+    SERVER_REFUSES = "server refuses"
     UNREADABLE = "limit unreadable"
     PAUSED = "paused"
     ALL_QUIET = "all workers quiet"
     NO_CONSUMER = "no consumer"
     HANDLERS_BUSY = "all handlers busy"
+    FAILING = "failing"
     RATE_LIMITED = "held by a 429"
     PACED = "paced"
     CONCURRENCY = "held by a concurrency"
@@ -103,6 +106,7 @@ class Facts(NamedTuple):
     workers: Sequence[WorkerInfo]
     pace: Pace
     names: Sequence[str]
+    failures: Sequence[Event] = ()
 
     @property
     def now(self) -> float:
@@ -113,6 +117,11 @@ class Facts(NamedTuple):
     def due(self) -> int:
         """The tasks that a consumer could have now, if nothing held them."""
         return self.stats.ready + self.stats.waiting
+
+    @property
+    def idle(self) -> bool:
+        """True if no task is due or runs, and none was finished in the last minute."""
+        return not (self.due or self.survey.leases or self.pace.lately)
 
     @property
     def exists(self) -> bool:

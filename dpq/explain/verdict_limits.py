@@ -82,13 +82,13 @@ def _finding_of(facts: Facts, few: Sequence[Held]) -> Finding | None:
     because, since, who, what_to_do = SENTENCES[kind](facts, first)
     if kind is VerdictState.CONCURRENCY and facts.flows:
         return None
+    if kind is VerdictState.PACED and facts.pace.lately:
+        return None  # its tasks start again and again: it is moving, at that pace
     because += others_closed(facts, first)
     if state.group is not None:
         because += f"; {sum(held.due for held in few)} of {facts.due} due tasks wait for that"
     else:
         because += f"; {tasks_are(facts.due)}"
-    if kind is VerdictState.PACED and facts.flows:
-        because += f"; {facts.pace.say}"
     needs = kind in (VerdictState.BY_HAND, VerdictState.CONCURRENCY)
     if kind in (VerdictState.QUOTA, VerdictState.BY_HAND) and until is not None:
         needs = until - facts.now > LONG_SECONDS * 1000
@@ -151,8 +151,9 @@ def _say_paced(facts: Facts, held: Held) -> Said:
         todo = f"`dpq task update {held.holder} --delay 0 {with_queue(facts.queue)}` runs it now."
         return why, None, name, todo
     rates = ", ".join(
-        per_text(window.rate, window.per) + (f" {window.unit}" if window.unit else "")
-        for window in state.windows
+        per_text((not n and state.rate) or window.rate, window.per)
+        + (f" {window.unit}" if window.unit else "")
+        for n, window in enumerate(state.windows)
     )
     left = ", ".join(f"{max(0.0, units):.1f}" for units in state.units_left)
     allows = f"allows {rates}, of which {left} are left" if rates else "lets no task run yet"

@@ -23,6 +23,7 @@ from redis.exceptions import (
     ClusterError,
     NoPermissionError,
     NoScriptError,
+    OutOfMemoryError,
     ReadOnlyError,
     RedisClusterException,
     RedisError,
@@ -86,12 +87,25 @@ def refused(error: object) -> bool:
     return isinstance(error, _REFUSALS)
 
 
+FULL = (
+    "the server's memory is full (maxmemory), so it refuses this call: raise maxmemory, or remove "
+    "what fills it, such as dead letters"
+)
+NO_DISK = (
+    "the server cannot write its data to disk, so it refuses all changes: look in its log for a "
+    "full disk or missing rights"
+)
+"""Refusals of a server in words, without the name of a script."""
+
+
 def raise_if_demoted(error: ResponseError) -> ResponseError:
-    """Return the error that a server has answered; raise if the server is no master any more."""
+    """Return the error of a server, in words if it refuses all calls; raise if it is no master."""
     text = str(error)
     if isinstance(error, ReadOnlyError) or "-READONLY" in text or text.startswith("UNBLOCKED"):
         raise RedisConnectionError(text) from error
-    return error
+    if isinstance(error, OutOfMemoryError) or "OOM " in text[:5]:
+        return OutOfMemoryError(FULL)
+    return ResponseError(f"MISCONF: {NO_DISK}") if "MISCONF" in text[:9] else error
 
 
 def forbidden(error: object) -> bool:

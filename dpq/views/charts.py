@@ -6,7 +6,7 @@ and a slot that is missing costs resolution only.
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from itertools import pairwise
 from typing import NamedTuple
@@ -43,24 +43,6 @@ SPANS = {
 """The lengths of history, by their names in URLs."""
 
 
-LIMITED = {
-    "403": "rate_limited_403",
-    "503": "rate_limited_503",
-    "529": "rate_limited_529",
-    "another status": "rate_limited_other",
-}
-"""The answers of hosts beside 429, and the totals that count them."""
-
-DIED = {
-    "attempts spent": "buried_attempts_spent",
-    "lease ran out": "buried_lease_expired",
-    "lapses spent": "buried_lapses_spent",
-    "expired": "buried_expired",
-    "payload missing": "buried_payload_missing",
-}
-"""The reasons of deaths beside `bury`, and the totals that count them."""
-
-
 class Line(NamedTuple):
     """A line of a chart: its name, its class in the style sheet, a value for each bin or None."""
 
@@ -78,7 +60,7 @@ class Chart(NamedTuple):
         lines: Its lines.
         from_ms: The start of the first bin, ms.
         step_ms: The length of a bin.
-        bars: Draw bars, of several lines one upon the other.
+        bars: Draw the line as bars.
     """
 
     title: str
@@ -116,15 +98,17 @@ def story(slots: Sequence[Slot], chosen: Span, now_ms: float) -> Story:
     held = last_of(slots, at, edges)
     backlog = [float(slot.ready + slot.waiting) if slot else None for slot in held]
     flows = [Line("in", "in", a_second("pushed")), Line("out", "out", a_second("acked"))]
-    parts = {
-        total: stacked(rest, every[total], {words: counts(name) for words, name in of.items()})
-        for total, rest, of in (("rate_limited", "429", LIMITED), ("buried", "buried", DIED))
-    }
+
+    def bars(title: str, name: str) -> Chart:
+        values = Line(title, "k0", counts(name))
+        return Chart(f"{title} in {chosen.each}", "", [values], first, step, bars=True)
+
     charts = [
         Chart("In and out", "/s", flows, first, step),
         Chart("Backlog", "", [Line("ready and waiting", "in", backlog)], first, step),
-        Chart(f"Rate limited in {chosen.each}", "", parts["rate_limited"], first, step, bars=True),
-        Chart(f"Dead letters in {chosen.each}", "", parts["buried"], first, step, bars=True),
+        bars("Failed attempts", "failed"),
+        bars("Rate limited", "rate_limited"),
+        bars("Dead letters", "buried"),
     ]
     for title, name in (("Wait for the first delivery", "wait"), ("Run", "run")):
         shares = percentiles([getattr(slot, name) for slot in slots], at, edges)
@@ -134,19 +118,6 @@ def story(slots: Sequence[Slot], chosen: Span, now_ms: float) -> Story:
     known = [moment for moment in at if moment >= first]
     since = next((slot.at for slot in slots), None)
     return Story(charts if len(known) > 1 else [], totals, since)
-
-
-def stacked(
-    rest: str, whole: Sequence[float | None], parts: Mapping[str, Sequence[float | None]]
-) -> list[Line]:
-    """Make the lines of a stack: what no part counts, and each part, as far as they occur."""
-    left = [
-        None if count is None else max(0.0, count - sum(part[n] or 0 for part in parts.values()))
-        for n, count in enumerate(whole)
-    ]
-    lines = [(rest, left), *((words, list(part)) for words, part in parts.items())]
-    shown = [Line(words, f"k{n}", values) for n, (words, values) in enumerate(lines) if any(values)]
-    return shown or [Line(rest, "k0", left)]
 
 
 def counted(
@@ -215,55 +186,26 @@ def percentiles(
 
 
 class Limited(NamedTuple):
-    """The 429s of a scope in the last day, and how its learned rate has changed.
+    """The 429s of a scope in the last day.
 
     Attributes:
         hits: The number of events of each status, such as 429, as text; "" for none.
         last: The last 429.
-        marks: The moment of each 429, as a part of the day.
-        steps: The moments at which the rate changed, as parts of the day, each with the rate from
-            then on. The first step has the first rate, the last step the present rate. Empty if no
-            rate is known.
     """
 
     hits: str
     last: datetime | None
-    marks: list[float]
-    steps: list[tuple[float, float]]
-
-    @property
-    def rates(self) -> tuple[float, float] | None:
-        """Return the lowest and the highest rate of the day; None if none was learned."""
-        values = [rate for _, rate in self.steps]
-        return (min(values), max(values) or 1.0) if values else None
 
 
-def limited_by(events: Sequence[Event], rate: float | None, group: str, now_ms: float) -> Limited:
+def limited_by(events: Sequence[Event], group: str, now_ms: float) -> Limited:
     """Find the 429s of a scope in the last day: "" for the whole queue."""
-
-    def part(event: Event) -> float:
-        return 1 - (now_ms - event.at.timestamp() * 1000) / DAY_MS
-
-    own = [event for event in events if event.group == group and part(event) >= 0]
-    hits = [event for event in own if event.kind == "rate_limited"]
-    steps: list[tuple[float, float]] = []
-    if rate is not None:
-        first = None
-        for event in own:
-            now, before = read_learned(event.detail) if event.kind == "learned" else (None, None)
-            if now is not None and before is not None:
-                first = before if first is None else first
-                steps.append((part(event), now))
-        steps = [(0.0, rate if first is None else first), *steps, (1.0, rate)]
+    hits = [
+        event
+        for event in events
+        if event.kind == "rate_limited"
+        and event.group == group
+        and now_ms - event.at.timestamp() * 1000 <= DAY_MS
+    ]
     met = Counter(event_text(hit).kind for hit in hits)
     said = ", ".join(f"{count} × {status}" for status, count in sorted(met.items()))  # noqa: RUF001
-    return Limited(said, hits[-1].at if hits else None, [part(hit) for hit in hits], steps)
-
-
-def read_learned(detail: str) -> tuple[float | None, float | None]:
-    """Read the new rate of an event `learned`, and the old rate: `4.5, was 9`."""
-    words = detail.split(", was ")
-    try:
-        return float(words[0]), float(words[1])
-    except (ValueError, IndexError):
-        return None, None
+    return Limited(said, hits[-1].at if hits else None)

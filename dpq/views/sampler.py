@@ -17,10 +17,10 @@ from redis.exceptions import ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq import DPQ, known_queues
-from dpq.explain.drain import Drain, DrainLook, Scope, closed_longest, drain_of
+from dpq.explain.drain import Drain, drain_of
 from dpq.explain.pace import KEPT_SECONDS, Pace, Point, a_second, lasting, pace_of
 from dpq.explain.survey import Overview, Survey
-from dpq.explain.verdict import Verdict, verdict_of
+from dpq.explain.verdict import Verdict
 from dpq.link.cluster import forbidden
 from dpq.model.reports import QueueStats, WorkerInfo
 from dpq.queue.inside import operations_of, session_of
@@ -140,7 +140,6 @@ class Watch:
         self.browser = Browser(operations_of(queue))
         self._clock = clock
         self._samples: list[Point] = []
-        self._look: DrainLook | None = None
         self._remembers, self._remembered = remembers, -REMEMBER_SECONDS
         self.may_see_events = True
         self._events: dict[tuple[str, ...], deque[Event]] = defaultdict(
@@ -155,31 +154,37 @@ class Watch:
             raise found
         return found
 
-    def steps(self) -> Steps[list[Any]]:
-        """Return the operation that reads the queue, and stores a slot that is due."""
+    def steps(self) -> Steps[Snapshot]:
+        """Read the queue, store a slot that is due, and judge what was seen."""
         queue = operations_of(self.queue)
         alone = self._clock() - self._latest > REMEMBER_SECONDS
-        return all_of([queue.overview(), *([queue.recent()] if alone else []), self._remember()])
+        read: list[Steps[Any]] = [
+            queue.overview(),
+            *([queue.recent()] if alone else []),
+            self._remember(),
+        ]
+        found = yield from all_of(read)
+        seen: Overview = found[0]
+        pace = self._pace(seen, found[1])
+        verdict = yield from queue.judge(seen, pace)
+        return Snapshot(seen.stats, seen.survey, seen.workers, pace, self._samples, verdict)
 
     @property
     def _latest(self) -> float:
         return self._samples[-1].at if self._samples else -math.inf
 
-    def take(self, found: Sequence[Any]) -> Snapshot:
-        """Make a snapshot of what `steps` has read."""
-        seen: Overview = found[0]
-        stats, survey, workers = seen
+    def _pace(self, seen: Overview, points: Sequence[Point] | None) -> Pace:
+        """Add a look to the samples, and those of the history if this is the first one."""
+        stats, survey, _ = seen
         self.ahead_ms = survey.now_ms - time.time() * 1000
         now, latest = self._clock(), self._latest
-        for point in found[1] or ():
+        for point in points or ():
             at = now + point.at - survey.now_ms / 1000
             if latest < at < now:
                 self._samples.append(point._replace(at=at))
         samples = lasting([*self._samples, Point.of(now, stats)])
         self._samples = [each for each in samples if each.at >= now - KEPT_SECONDS]
-        pace = pace_of(self._samples)
-        verdict = verdict_of(self.queue.queue_name, seen, pace)
-        return Snapshot(stats, survey, workers, pace, self._samples, verdict)
+        return pace_of(self._samples)
 
     def _remember(self) -> Steps[None]:
         now = self._clock()
@@ -205,21 +210,13 @@ class Watch:
 
     def drain(self, pace: Pace) -> Drain:
         """Say when all due tasks will have begun: by the limits, and by the pace of a snapshot."""
-        look = self._look = session_of(self.queue).run(operations_of(self.queue).drain_look)
+        look = session_of(self.queue).run(operations_of(self.queue).drain_look)
         return drain_of(look, pace)
-
-    def closed_longest(self, most: int) -> list[Scope]:
-        """Return the groups that a 429 or a user has closed, as `drain` has seen them last."""
-        return closed_longest(self._look, most)
 
 
 def read_all(watches: Sequence[Watch]) -> list[Snapshot | Exception]:
     """Read queues, those of one client in one round trip; a fault of a queue is its answer."""
-    answers = ask_all(watches, [watch.steps for watch in watches])
-    return [
-        answer if isinstance(answer, Exception) else watch.take(answer)
-        for watch, answer in zip(watches, answers, strict=True)
-    ]
+    return ask_all(watches, [watch.steps for watch in watches])
 
 
 def ask_all(watches: Sequence[Watch], asked: Sequence[Callable[[], Steps[Any]]]) -> list[Any]:

@@ -6,35 +6,19 @@ sixtieth of that, so a burst uses more than all of a minute. Concurrency and quo
 No I/O, no clock.
 """
 
-import re
-from collections.abc import Mapping, Sequence
-from functools import reduce
-from itertools import pairwise
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from dpq import RateLimit
 from dpq.model.history import Granted
 from dpq.types import LimitState, MemberState
-from dpq.views.charts import Chart, Line, counted, scaled
+from dpq.views.charts import counted, scaled
 from dpq.views.limits import window_text
-from dpq.views.words import cut
 
 MINUTES = 60
 """Minutes that a picture shows, which the history keeps."""
 
 STEP_MS = 60_000
-
-BUSIEST = 4
-"""Groups with a colour of their own in a chart; more would not be told apart."""
-
-KINDS = ("k2", "k3", "k1", "k0", "k4")
-"""The classes of the busiest groups in the style sheet, and of all others."""
-
-WHOLE_BYTES = 6000
-"""Bytes of a slot that has room for one more scope: it ends at 8000. Source: lua/lib/grants.lua."""
-
-REQUESTS = re.compile(r"\d+_?")
-"""The names of windows that count requests; any other unit is a part of the name."""
 
 
 class Used(NamedTuple):
@@ -85,64 +69,6 @@ def hour_text(found: Sequence[Used]) -> str:
     return Used("", [], [sum(used.hits) for used in found], share, "").words
 
 
-def by_group(found: Sequence[Granted], now_ms: float) -> list[Chart]:
-    """Make two charts of the last hour, by group: what was granted in each minute, and the 429s."""
-    edges = _edges(now_ms)
-    granted, met = dict[str, list[float | None]](), dict[str, list[float | None]]()
-    for scope in {scope for slot in found for scope in slot.totals} - {""}:
-        group = scope.partition("\t")[0]
-        at, hits, units = _totals(found, scope)
-        counts = counted(at, hits, edges, whole=True), counted(at, units, edges, whole=True)
-        for into, each in zip((met, granted), counts, strict=True):
-            into[group] = _added(into.get(group, [None] * MINUTES), each)
-    charts = [
-        ("Requests granted in a minute, by group", granted),
-        ("Rate limited in a minute, by group", met),
-    ]
-    return [
-        Chart(title, "", lines, edges[0], STEP_MS, bars=True)
-        for title, groups in charts
-        if (lines := _busiest(groups))
-    ]
-
-
-def _totals(found: Sequence[Granted], scope: str) -> tuple[list[float], list[int], list[int]]:
-    """Return moments, 429s and granted requests of a scope; of several windows each has all."""
-    first = next((n for n, slot in enumerate(found) if scope in slot.totals), 0)
-    if first and _length(found[first - 1]) < WHOLE_BYTES:
-        first -= 1
-    slots = [slot for slot in found[first:] if scope in slot.totals or slot is found[first]]
-    totals = [slot.totals.get(scope, (0, {})) for slot in slots]
-    sums = [0]
-    for (_, before), (_, after) in pairwise(totals):
-        grown = [
-            units - before.get(name, 0) if units >= before.get(name, 0) else units
-            for name, units in after.items()
-            if REQUESTS.fullmatch(name)
-        ]
-        sums.append(sums[-1] + max(grown, default=0))
-    return [float(slot.at_ms) for slot in slots], [hits for hits, _ in totals], sums
-
-
-def _length(slot: Granted) -> int:
-    """Return about how many bytes a slot takes on the server."""
-    return sum(
-        len(f"{hits} {scope}".encode())
-        + sum(len(f"{name} {count}  ") for name, count in of.items())
-        for scope, (hits, of) in slot.totals.items()
-    )
-
-
-def _busiest(groups: Mapping[str, list[float | None]]) -> list[Line]:
-    """Make the lines of the busiest groups, and one of all others."""
-    ranked = sorted(groups, key=lambda group: (-sum(each or 0 for each in groups[group]), group))
-    lines = [Line(cut(group), "", groups[group]) for group in ranked if any(groups[group])]
-    if lines[BUSIEST:]:
-        rest = reduce(_added, (line.values for line in lines[BUSIEST:]))
-        lines[BUSIEST:] = [Line(f"{len(lines) - BUSIEST} others", "", rest)]
-    return [line._replace(kind=kind) for line, kind in zip(lines, KINDS, strict=False)]
-
-
 def _edges(now_ms: float) -> list[float]:
     first = (now_ms // STEP_MS + 1 - MINUTES) * STEP_MS
     return [first + STEP_MS * n for n in range(MINUTES + 1)]
@@ -183,7 +109,3 @@ def _used(
 def _name(window: RateLimit) -> str:
     """Return the name that a window has in a gate; see lua/lib/limits/window_rule.lua."""
     return f"{round(window.per * 1000)}{'_' if window.moving else ''}{window.unit}"
-
-
-def _added(one: list[float | None], other: list[float | None]) -> list[float | None]:
-    return [b if a is None else a if b is None else a + b for a, b in zip(one, other, strict=True)]

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Literal
 
+from dpq.explain.pace import UNKNOWN, Pace
 from dpq.types import Drain, Verdict, VerdictState
 from dpq.views.sampler import Snapshot
 from dpq.views.words import LONGEST, until
@@ -19,8 +20,10 @@ _MILD: dict[VerdictState, Severity] = {
 """The states in which nothing is wrong."""
 
 
-def severity(verdict: Verdict) -> Severity:
+def severity(verdict: Verdict, pace: Pace = UNKNOWN) -> Severity:
     """Return how serious a verdict is: `bad` if it does not go on without a person."""
+    if verdict.state is VerdictState.MOVING and pace.kind == "grows":
+        return "warn"
     return "bad" if verdict.needs_person else _MILD.get(verdict.state, "warn")
 
 
@@ -53,9 +56,11 @@ def say_begun(drain: Drain, seconds: float, about: str) -> str:
 
 WORST_FIRST = (
     VerdictState.SERVER_AWAY,
+    VerdictState.SERVER_REFUSES,
     VerdictState.UNREADABLE,
     VerdictState.HANDLERS_BUSY,
     VerdictState.NO_CONSUMER,
+    VerdictState.FAILING,
     VerdictState.CONCURRENCY,
     VerdictState.QUOTA,
     VerdictState.RATE_LIMITED,

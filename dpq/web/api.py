@@ -121,14 +121,13 @@ def tasks(call: Call) -> Response:
 
 
 def task(call: Call) -> Response:
-    """Read one task: why it is not running, when it begins, its worker, and what has happened."""
+    """Read one task: why it is not running, its worker, and what has happened."""
     seen = see(call, call.part("id"))
     fields = task_json(seen.task, call.site.guard.access.payloads)
     why = {name: value for name, value in seen.why._asdict().items() if name != "limits"}
     held = seen.holder and plain(seen.holder) | {"token": str(seen.holder.token)}
     told = {
         "why": why,
-        "begins": seen.begins._asdict(),
         "holder": held,
         "events": [event.model_dump(mode="json") for event in seen.events],
         "result": seen.result.model_dump(mode="json")

@@ -25,9 +25,6 @@ from dpq.web.site import Call, read_number, read_whole
 CHANGES = 5
 """Changes of a limit that its page shows, the newest first."""
 
-LEARNED = ("rate_limited", "learned")
-"""The kinds of events that charts of limits show."""
-
 WINDOW_FIELDS = ("burst", "reserve", "adaptive", "slack", "estimate")
 """The fields of a window beside its rate, by the names that `limit_words` gives them."""
 
@@ -91,7 +88,7 @@ def limits(call: Call) -> Response:
         whole=states[0],
         default=states[1],
         groups=states[2:] if way else closed_first(states[2:])[:PAGE],
-        events=call.site.events(call.name, *LEARNED),
+        events=call.site.events(call.name, "rate_limited"),
         granted=call.site.granted(call.name),
         counted=counted,
         ways=WAYS,
@@ -118,7 +115,7 @@ def limit(call: Call) -> Response:
         group=group,
         now_ms=now_ms,
         filled=_filled(text, scope),
-        events=call.site.events(call.name, *LEARNED),
+        events=call.site.events(call.name, "rate_limited"),
         used=used_by(call.site.granted(call.name), state, now_ms),
         changes=changes[:CHANGES],
     )

@@ -23,9 +23,6 @@ from dpq.web.site import Call, read_number
 PAGE = 50
 """Rows of a page."""
 
-CLOSED_SHOWN = 5
-"""Closed groups on the page of a queue."""
-
 
 def queue(call: Call) -> Response:
     """Show one queue: states, rates, sparklines, closed groups, workers, history."""
@@ -36,12 +33,10 @@ def queue(call: Call) -> Response:
     return call.render(
         "queue.html",
         snapshot=snapshot,
-        closed=call.site.watch(call.name).closed_longest(CLOSED_SHOWN),
         drain=drain,
         spans=SPANS,
         chosen=chosen,
         story=call.site.story(call.name, SPANS[chosen]),
-        by_group=call.site.by_group(call.name) if chosen == "1h" else [],
     )
 
 

@@ -4,7 +4,6 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import resources
-from itertools import pairwise
 from typing import Any, Literal
 from urllib.parse import quote, unquote
 
@@ -26,7 +25,7 @@ from dpq.views.used import hour_text, used_by
 from dpq.views.verdict import say_drain, say_state, severity
 from dpq.views.words import number
 from dpq.views.workers import say_quiet
-from dpq.web.svg import day, draw, hour, life_line, spark
+from dpq.web.svg import draw, hour, spark
 
 NODES_SHOWN = 500
 """Values of a payload that the tree shows: more would slow the browser down."""
@@ -167,14 +166,6 @@ def _node(value: Any, left: list[int], depth: int = 0) -> Markup:
     return Markup('<code class="{}">{}</code>').format(kind, text)
 
 
-def steps(samples: Sequence[Any], field: str) -> list[float]:
-    """Turn the totals of samples into tasks per second between them."""
-    return [
-        max(0.0, getattr(after, field) - getattr(before, field)) / max(after.at - before.at, 0.001)
-        for before, after in pairwise(samples)
-    ]
-
-
 def named(states: Sequence[LimitState]) -> list[tuple[LimitState, str, str]]:
     """Pair each state of a group with its label and its name, for the table of limits."""
     return [(state, str(state.group), str(state.group)) for state in states]
@@ -222,10 +213,7 @@ def environment() -> Environment:
     made.globals |= {
         "spark": spark,
         "spent": spent,
-        "steps": steps,
         "draw": draw,
-        "day": day,
-        "life_line": life_line,
         "hour": hour,
     }
     made.globals |= {

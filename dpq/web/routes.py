@@ -10,6 +10,8 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -144,7 +146,8 @@ def app(
     rows = [*PAGES, *((method, path, view) for method, path, view, _ in API)]
     table += [Route(path, _endpoint(site, view), methods=[method]) for method, path, view in rows]
     table.append(Route("/{rest:path}", _endpoint(site, _nothing), methods=["GET", "POST"]))
-    return Starlette(routes=table, exception_handlers={405: _wrong_method})
+    small = Middleware(GZipMiddleware, minimum_size=2000, compresslevel=5)
+    return Starlette(routes=table, middleware=[small], exception_handlers={405: _wrong_method})
 
 
 def _login_page(call: Call) -> Response:

@@ -22,10 +22,9 @@ from dpq.queue.inside import operations_of, session_of
 from dpq.script.command import Steps
 from dpq.types import Event
 from dpq.verbs.history import MAX_EVENTS
-from dpq.views.charts import Chart, Span, Story, story
+from dpq.views.charts import Span, Story, story
 from dpq.views.sampler import Directory, Kept, Snapshot, Watch, ask_all, read_all
 from dpq.views.shared import Shared
-from dpq.views.used import by_group
 from dpq.web.access import Access, Guard, Refused
 from dpq.web.actions import Jobs
 from dpq.web.checks import Checks
@@ -128,14 +127,6 @@ class Site:
             return session_of(watch.queue).run(operations_of(watch.queue).granted)
 
         return self.shared.get(("granted", name), read, STORY_SECONDS)
-
-    def by_group(self, name: str) -> list[Chart]:
-        """Return charts of the last hour by group; [] if no group has a limit of its own."""
-        if not self.snapshot(name).survey.limits:
-            return []
-        seen = self.granted(name)
-        read = partial(by_group, seen, self.now_ms())
-        return self.shared.get(("by group", name), read, STORY_SECONDS)
 
     def snapshot(self, name: str) -> Snapshot:
         """Return the snapshot of a queue, at most a second old."""

@@ -6,25 +6,19 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from dpq.model.rates import span
-from dpq.views.charts import Chart, Limited, Line
-from dpq.views.one_task import Step
+from dpq.views.charts import Chart, Line
 from dpq.views.used import Used
 from dpq.views.words import cut
 
 WIDTH, HEIGHT = 600.0, 100.0
 """The box of a chart; the page stretches it."""
 
+LANES = 6
+"""Members of a pool in one picture, the busiest: more would not be read."""
+
 RECT = Markup('<rect class="{}" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}"></rect>')
 MARK = Markup('<line class="limited" x1="{0:.1f}" x2="{0:.1f}" y1="4" y2="24"></line>')
 """A bar of a chart, and the mark of a 429."""
-
-POINT = Markup('<line class="{0}" x1="{1:.1f}" x2="{1:.1f}" y1="2" y2="22"></line>')
-"""The mark of a fault or a return on the line of a task's life."""
-
-START = Markup(
-    '<rect class="{}" x="{:.1f}" y="{:.1f}" width="4" height="{:.1f}"><title>{}</title></rect>'
-)
-"""The mark of a start in a lane; its title is what a pointer shows."""
 
 
 def figure(value: float) -> str:
@@ -44,13 +38,9 @@ def say_value(value: float | None, unit: str) -> str:
 def draw(chart: Chart) -> Markup:
     """Draw a chart, with the data from which a browser shows the values under a pointer."""
     known = [value for line in chart.lines for value in line.values if value is not None]
-    if chart.bars:
-        known = [sum(bin_) for bin_ in _columns(chart.lines)] if known else []
     most = max(known, default=0.0) or 1.0
-    if chart.bars:
-        shapes = bars_of(chart.lines, most)
-    else:
-        shapes = Markup("").join(path_of(line, most) for line in chart.lines)
+    drawn = bars_of if chart.bars else path_of
+    shapes = Markup("").join(drawn(line, most) for line in chart.lines)
     said = "; ".join(
         f"{line.name}: at most {say_value(max(values), chart.unit)}"
         for line in chart.lines
@@ -73,7 +63,7 @@ def draw(chart: Chart) -> Markup:
         chart.title,
         json.dumps([[line.name for line in chart.lines], words], ensure_ascii=False),
         round(chart.from_ms), round(chart.step_ms), chart.title, said or "nothing is known",
-        chart.title, keys if len(chart.lines) > 1 or chart.bars else "",
+        chart.title, keys if len(chart.lines) > 1 else "",
         say_value(most, chart.unit) if known else "", WIDTH, HEIGHT, shapes, HEIGHT,
         span(chart.step_ms * len(chart.lines[0].values) / 1000),
     )  # fmt: skip
@@ -100,26 +90,14 @@ def path_of(line: Line, most: float) -> Markup:
     return Markup('<path class="{}" d="{}"></path>').format(line.kind, "".join(parts))
 
 
-def bars_of(lines: Sequence[Line], most: float) -> Markup:
-    """Draw bars, those of several lines one upon the other; nothing for zero."""
-    step = WIDTH / len(lines[0].values)
-    shapes = []
-    for i, values in enumerate(_columns(lines)):
-        below = 0.0
-        for line, value in zip(lines, values, strict=True):
-            if value:
-                top, foot = _height(below + value, most), _height(below, most) if below else HEIGHT
-                shapes.append(RECT.format(line.kind, step * i, top, step * 0.8, foot - top))
-            below += value
-    return Markup("").join(shapes)
-
-
-def _columns(lines: Sequence[Line]) -> list[list[float]]:
-    """Return the values of each bin; 0 for what is not known."""
-    return [
-        [value or 0.0 for value in bin_]
-        for bin_ in zip(*(line.values for line in lines), strict=True)
-    ]
+def bars_of(line: Line, most: float) -> Markup:
+    """Draw bars; nothing for zero."""
+    step = WIDTH / len(line.values)
+    return Markup("").join(
+        RECT.format(line.kind, step * i, top, step * 0.8, HEIGHT - top)
+        for i, value in enumerate(line.values)
+        if value and (top := _height(value, most))
+    )
 
 
 def spark(values: Sequence[float], label: str) -> Markup:
@@ -136,50 +114,10 @@ def spark(values: Sequence[float], label: str) -> Markup:
     ).format(label, points, points)
 
 
-def day(limited: Limited) -> Markup:
-    """Draw the 429s of the last day as marks, and a learned rate as steps."""
-    shapes = [MARK.format(600 * at) for at in limited.marks]
-    if limited.rates:
-        most = limited.rates[1]
-        (_, first), *later = [(600 * at, 22 - 20 * rate / most) for at, rate in limited.steps]
-        path = f"M0 {first:.1f}" + "".join(f"H{x:.1f}V{y:.1f}" for x, y in later)
-        shapes.append(Markup('<path class="in" d="{}"></path>').format(path))
-    return Markup(
-        '<svg class="day" viewBox="0 0 600 24" preserveAspectRatio="none" role="img" '
-        'aria-label="{} in the last 24 hours">{}</svg>'
-    ).format(limited.hits or "no limits", Markup("").join(shapes))
-
-
-def life_line(steps: Sequence[Step], end_ms: float, runs: bool) -> Markup:
-    """Draw the life of a task as a line: a running delivery as a bar, 429s and faults as marks."""
-    start = steps[0].at_ms
-    scale = WIDTH / max(1.0, end_ms - start)
-    began = [step.at_ms for step in steps if step.tone == "good"]
-    shapes = [
-        RECT.format("run", (at - start) * scale, 7, max(3.0, (end_ms - at) * scale), 10)
-        for at in began[-1:]
-        if runs
-    ]
-    shapes += [
-        POINT.format(step.tone, min(WIDTH - 3, max(3, (step.at_ms - start) * scale)))
-        for step in steps
-        if step.tone in ("warn", "bad")
-    ]
-    return Markup(
-        '<svg class="life" viewBox="0 0 {:g} 24" preserveAspectRatio="none" role="img" '
-        'aria-label="{} in {}"><line x1="0" x2="{:g}" y1="12" y2="12"></line>{}</svg>'
-    ).format(
-        WIDTH,
-        f"{len(steps)} {'step' if len(steps) == 1 else 'steps'}",
-        span(max(0.0, end_ms - start) / 1000),
-        WIDTH,
-        Markup("").join(shapes),
-    )
-
-
 def hour(found: Sequence[Used], label: str) -> Markup:
     """Draw the last hour of a limit: a bar for each minute, a mark where a host refused."""
-    rows = Markup("").join(_hour(used, used.name or label) for used in found)
+    busiest = sorted(found, key=lambda used: -(used.share or 0.0))[:LANES]
+    rows = Markup("").join(_hour(used, used.name or label) for used in busiest)
     return Markup(
         '<figure class="lanes hour"><figcaption><span class="legend group">used share of a minute'
         '</span> <span class="legend limited">rate limited</span></figcaption>{}'

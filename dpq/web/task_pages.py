@@ -16,7 +16,7 @@ from dpq.queue.inside import operations_of, session_of
 from dpq.types import LeaseInfo, Result
 from dpq.verbs.browse import Position
 from dpq.verbs.bulk import OF_STATES
-from dpq.views.one_task import Begins, begins, life, shown_steps, steps_of
+from dpq.views.one_task import begun_ms, life, shown_steps, steps_of
 from dpq.web.pages import PAGE, filter_of, look_of, query_of, shows_payloads
 from dpq.web.search import Hits, Search, begin, find, holder
 from dpq.web.site import Call
@@ -145,8 +145,7 @@ class Seen(NamedTuple):
 
     Attributes:
         task: The task.
-        why: Why it is not running, and its place in the order.
-        begins: When it begins.
+        why: Why it is not running, and when it may.
         holder: Its lease; None if it is not running.
         events: What has happened to it, as far as the queue keeps that; the oldest first.
         result: What its last finished run has returned, if that is kept, and the task comes back.
@@ -154,7 +153,6 @@ class Seen(NamedTuple):
 
     task: Any
     why: Explained
-    begins: Begins
     holder: LeaseInfo | None
     events: list[Event]
     result: Result | None = None
@@ -168,11 +166,7 @@ def see(call: Call, id_: str) -> Seen:
     held = None
     if found.state is TaskState.INVISIBLE:
         held = session_of(queue).run(holder, operations_of(queue), found, why.now_ms)
-    is_near = why.ahead + why.in_group < PAGE
-    waits = found.state not in (TaskState.INVISIBLE, TaskState.DEAD)
-    drain = call.site.drain(call.name) if waits and not is_near else None
-    moment = begins(found, why, call.site.snapshot(call.name), drain)
-    return Seen(found, why, moment, held, events, _result(call, id_))
+    return Seen(found, why, held, events, _result(call, id_))
 
 
 def _result(call: Call, id_: str) -> Result | None:
@@ -182,7 +176,7 @@ def _result(call: Call, id_: str) -> Result | None:
 
 
 def task(call: Call) -> Response:
-    """Show one task: when it begins and why then, its worker, its life, its payload."""
+    """Show one task: why it is not running, its worker, its life, its payload."""
     try:
         seen = see(call, call.part("id"))
     except TaskNotFoundError:
@@ -195,6 +189,7 @@ def task(call: Call) -> Response:
         "task.html",
         seen=seen,
         task=seen.task,
+        began=begun_ms(seen.task),
         steps=steps,
         left_out=left_out,
         offered=[name for name, of in OF_STATES.items() if state in of and call.may(name)],
@@ -208,14 +203,12 @@ def _gone(call: Call, id_: str) -> Response | None:
     if not events and result is None:
         return None
     steps, left_out = shown_steps(steps_of(events))
-    now_ms = call.site.now_ms()
     return call.render(
         "gone.html",
         200 if result else 404,
         id=id_,
         steps=steps,
         left_out=left_out,
-        now_ms=now_ms,
         result=result,
         payloads=shows_payloads(call),
     )

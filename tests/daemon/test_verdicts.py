@@ -10,11 +10,12 @@ from typing import Any, NamedTuple
 import pytest
 from markupsafe import escape
 from prometheus_client.parser import text_string_to_metric_families
+from redis.exceptions import RedisError
 from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
 import dpq
-from dpq import DPQ, Push, Quota
+from dpq import DPQ, Adaptive, Push, Quota
 from dpq.cli import app
 from dpq.explain.pace import Pace
 from dpq.explain.verdict import verdict_of
@@ -26,7 +27,7 @@ from dpq.testing import Clock
 from dpq.types import Verdict, VerdictState
 from dpq.verbs.workers import Doing
 from dpq.views.sampler import Named
-from dpq.views.verdict import WORST_FIRST
+from dpq.views.verdict import WORST_FIRST, severity
 from dpq.web import app as dashboard
 
 S = VerdictState
@@ -168,6 +169,19 @@ def paced(q: DPQ, clock: Clock) -> None:
     q.ack(q.pop().task)
 
 
+def learned(q: DPQ, clock: Clock) -> None:
+    """Ten a minute are set, and 429s have taught fewer."""
+    q.set_limit(10, 60, group="api", adaptive=Adaptive(2, 10))
+    fill(q, 9)
+    beat(q)
+    while (q.admin.group("api").rate or 0) > 2:
+        if task := q.pop().task:
+            q.rate_limited(task, 1)
+        clock.advance(60)
+    while task := q.pop().task:
+        q.ack(task)
+
+
 def concurrency(q: DPQ, clock: Clock) -> None:
     usual_runs(q, clock)
     fill(q)
@@ -276,6 +290,46 @@ def in_order(q: DPQ, clock: Clock) -> None:
     beat(q)
 
 
+def remember(q: DPQ) -> None:
+    """Store a point of the history, as a worker does."""
+    q._session.run(q._operations.remember)
+
+
+def poison(q: DPQ, clock: Clock) -> None:
+    """One task fails again and again; others end well."""
+    q.push("poison", max_attempts=99)
+    remember(q)
+    for _ in range(40):
+        task = q.pop().task
+        q.fail(task, f"KeyError: order {task.token}", delay=0)
+    assert q.pop(visibility=600).task
+    usual_runs(q, clock)
+    beat(q)
+
+
+def a_key_gets_401(q: DPQ, clock: Clock) -> None:
+    """The host refuses one of two keys."""
+    q.set_limit(600, 60, burst=100, group="api", members=["key-a", "key-b"])
+    fill(q, 40)
+    remember(q)
+    for _ in range(40):
+        if task := q.pop().task:
+            (q.fail(task, "HTTP 401", delay=90) if task.member == "key-b" else q.ack(task))
+    beat(q)
+    clock.advance(1)
+
+
+def flows_beside_the_dead(q: DPQ, clock: Clock) -> None:
+    """A task has died long ago; between two tasks of now nothing is due."""
+    only_dead(q, clock)
+    clock.advance(3600)
+    remember(q)
+    for _ in range(3):
+        q.push("x")
+        q.ack(q.pop().task)
+        clock.advance(15)
+
+
 def empty(q: DPQ, clock: Clock) -> None:
     q.push("x")
     q.ack(q.pop().task)
@@ -337,6 +391,7 @@ PLANTED = [
     Planted(probe_runs, S.RATE_LIMITED, "the first task of group 'api' after a 429 still runs"),
     Planted(whole_queue_429, S.RATE_LIMITED, "the host of the queue has answered 429"),
     Planted(paced, S.PACED, "allows 6/min, of which 0.0 are left: it opens at 22:13:30 UTC"),
+    Planted(learned, S.PACED, "allows 2/min, of which "),
     Planted(
         *(concurrency, S.CONCURRENCY),
         "group 'api' lets 1 task run at once",
@@ -355,6 +410,14 @@ PLANTED = [
         "it is closed until 22:23:20 UTC; 2 more groups are closed, the first until 22:14:20 UTC; "
         "11 of 14 due tasks wait for that",
     ),
+    Planted(
+        *(poison, S.FAILING),
+        "40 of 43 attempts of the last minutes have failed, most often: KeyError: order …; most of "
+        "them of task ",
+        True,
+    ),
+    Planted(a_key_gets_401, S.FAILING, "most often: HTTP 401; most of them of group api", True),
+    Planted(flows_beside_the_dead, S.MOVING, "0 tasks are due, and 0 are running; "),
     Planted(only_delayed, S.ONLY_DELAYED, "1 task is delayed, the next one is due at 2023-11-15"),
     Planted(only_dead, S.ONLY_DEAD, "3 tasks are dead; the first died: no page 0", True),
     Planted(in_order, S.PACED, " waits for its retry until 22:23:20 UTC; 3 of 3 due tasks wait"),
@@ -455,13 +518,59 @@ def test_a_hang_is_said_before_the_rates_show_it(q: DPQ, clock: Clock) -> None:
     assert verdict_of(q.queue_name, seen, flowing).state is S.MOVING
 
 
+def test_a_busy_queue_has_one_word(q: DPQ, clock: Clock) -> None:
+    """20 looks in 20 s, at a rate that is spent in most of them, and between tasks: one word."""
+    only_dead(q, clock)
+    q.set_limit(30, 60, group="api")
+    remember(q)
+    fill(q, 9)
+    states = set()
+    for second in range(25):
+        if task := q.pop().task:
+            q.ack(task)
+        if second > 4:
+            states.add(q.why().state)
+        clock.advance(1)
+    assert states == {S.MOVING}
+
+
+def test_growing_is_not_green() -> None:
+    """A queue that moves, but slower than tasks come, is marked."""
+    moves = Verdict(queue="q", state=S.MOVING, because="")
+    assert [severity(moves, Pace(kind)) for kind in ("clears", "grows")] == ["good", "warn"]
+
+
 def test_no_state_is_left_out() -> None:
     """Each state is planted, ranked, and has a row in the runbook, in the order of the rules."""
-    planted = {each.state for each in PLANTED} | {S.SERVER_AWAY, S.UNKNOWN_QUEUE}
+    planted = {each.state for each in PLANTED} | {S.SERVER_AWAY, S.SERVER_REFUSES, S.UNKNOWN_QUEUE}
     assert planted == set(VerdictState) == set(WORST_FIRST)
     page = (Path(dpq.__file__).parents[1] / "docs" / "operations.md").read_text("utf-8")
     rows = re.findall(r"^\| `([^`]+)` \|", page.partition("## Sizing")[0], re.MULTILINE)
     assert rows == [state.value for state in VerdictState]
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("CONFIG SET maxmemory 1mb", "memory is full"),
+        ("REPLICAOF 127.0.0.1 1", "read-only replica"),
+    ],
+)
+def test_a_server_that_refuses(command: str, words: str) -> None:
+    """The verdict and a refused push say it in words, on the page too."""
+    with Server.start() as server, DPQ.from_url(server.url, "mails") as mails:
+        mails.push("x")
+        mails.redis.execute_command(*command.split())
+        verdict = mails.why()
+        assert (verdict.state, verdict.needs_person) == (S.SERVER_REFUSES, True)
+        assert words in verdict.because
+        with TestClient(dashboard([mails]), base_url="http://127.0.0.1:8321") as browser:
+            assert words in browser.get("/").text
+        if "memory" in words:
+            with pytest.raises(
+                RedisError, match=r"memory is full \(maxmemory\), so it refuses this"
+            ):
+                mails.push("y")
 
 
 def test_a_server_that_is_away() -> None:

@@ -28,7 +28,7 @@ def test_a_story_has_rates_and_percentiles_of_each_bin(q: DPQ, clock: Clock) -> 
     clock.advance(1)
     told = story(q.admin.history(7200), SPANS["1h"], clock.ms)
     assert told.totals == {"in": 3, "out": 3, "rate limited": 0, "dead": 0}
-    flows, backlog, _, _, wait, run = told.charts
+    flows, backlog, _, _, _, wait, run = told.charts
     assert flows.lines[0].values[-2:] == [pytest.approx(0.05), None]
     assert [value for value in backlog.lines[0].values if value is not None] == [0.0, 0.0]
     assert 10 < max(value or 0 for value in wait.lines[2].values) < 50  # p99: not the 3000 s
@@ -55,6 +55,7 @@ def test_the_charts_of_a_page(
         clock.advance(61)
     assert "Rate limited in a minute" in look.page(f"{path}?span=no such span")
     assert "1 in, 0 out" in look.page(path)  # between the two slots
+    assert look.get(path).headers["content-encoding"] == "gzip"
     assert "No history of the last 14 days" in look.page(f"{path}?span=14d")  # one quarter
     slots = look.api(f"/queues/{q.queue_name}/history?seconds=7200")["slots"]
     assert [slot["pushed"] for slot in slots] == [1, 2]

@@ -4,7 +4,7 @@
 -- Keys: ready delayed invisible waiting groups closed meta dead conf limits gates tracked stats events
 -- ARGV[1]  time       ms, or "" for the server's clock
 --
--- Returns {values, held, states, holders, events}, five lists of texts:
+-- Returns {values, held, states, holders, events, server}, six lists of texts:
 -- * now, ms; until when the queue is paused, "", "inf" or ms; how many groups are closed; when the first of them opens,
 --   ms, or ""; how many limits are set, without the queue's; how many groups have a ready task; when the next delayed
 --   task is due, ms, or ""; order; fairness; storage format; how many fields of settings, limits and totals
@@ -18,6 +18,7 @@
 --   when the first of these ends, ms.
 -- * Four for the newest event of the pause, and for the newest 429 and the newest closing by hand of each of these:
 --   kind, group, when (ms), detail.
+-- * The names and values of fields of INFO that say if the server takes changes; none if the user may not read them.
 -- Lost reply: safe to send again.
 local time = ARGV[1]
 
@@ -80,4 +81,15 @@ for _, event in ipairs(last) do -- none if the user may not read them
     end
   end
 end
-return { values, held, states, holders, found }
+local server = {}
+for _, section in ipairs({ 'memory', 'persistence', 'replication' }) do
+  local info = redis.pcall('INFO', section)
+  for _, field in ipairs(type(info) == 'string' and { 'used_memory', 'maxmemory', 'maxmemory_policy', 'role',
+    'rdb_last_bgsave_status', 'aof_last_write_status', 'slave_read_only' } or {}) do
+    local value = string.match(info, '\n' .. field .. ':([^\r\n]*)')
+    if value then
+      server[#server + 1], server[#server + 2] = field, value
+    end
+  end
+end
+return { values, held, states, holders, found, server }
