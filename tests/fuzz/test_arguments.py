@@ -135,7 +135,7 @@ def test_any_call(redis, made):
 @examples(40)
 @given(
     anything,
-    some(arguments_of(DPQ.__init__, "self", "redis", "queue_name", "clock")),
+    some(arguments_of(DPQ.__init__, "self", "redis", "queue_name", "clock", "unknown")),
 )
 def test_any_queue(redis, name, settings):
     """Any arguments to the constructor: a DPQError, or a queue that works."""
