@@ -1,7 +1,6 @@
 """A way to a server that takes longer than it does, through a proxy on this machine.
 
-The proxy listens on a socket that only this user can
-reach. Raw commands and DPQ go through the same proxy.
+The proxy listens on a socket that only this user can reach.
 """
 
 import shutil
@@ -12,6 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from benchmarks._harness import percentile
 from dpq.server.private import SHARED, SOCKET_BYTES
 
 PINGS = 300
@@ -91,9 +91,3 @@ def ping_ms(ping: Callable[[], object], share: float) -> float:
         ping()
         taken.append((time.perf_counter() - began) * 1000)
     return percentile(taken, share)
-
-
-def percentile(values: list[float], share: float) -> float:
-    """Return the value that this share of all values does not exceed."""
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, round(share * (len(ordered) - 1)))]

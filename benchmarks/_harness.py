@@ -37,36 +37,11 @@ SLICES = 5  # alternations of the two sides in one round
 SEED = 20240229
 REPOSITORY = Path(__file__).parent.parent
 ALL = (
-    *(
-        "push",
-        "pop",
-        "single",
-        "limits",
-        "cycle",
-        "link",
-        "batches",
-        "memory",
-        "latency",
-        "idle",
-        "million",
-    ),
-    *(
-        "adaptive",
-        "jitter",
-        "budgets",
-        "acquire",
-        "apis",
-        "worker",
-        "durability",
-        "scale",
-        "roundtrip",
-        "llm",
-        "web",
-        "imports",
-    ),
+    *("push", "pop", "single", "limits", "cycle", "link", "batches", "memory", "latency", "idle"),
+    *("million", "adaptive", "jitter", "budgets", "acquire", "apis"),
 )
-NAMED = ("ten_million", "scrapy", "tracing", "reached")
-"""Benchmarks that run only when they are named: long, much memory, or programs of others."""
+NAMED = ("scrapy", "reached")
+"""Benchmarks that run only when they are named: long, or programs of others."""
 
 
 @dataclass(frozen=True)

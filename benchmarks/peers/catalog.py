@@ -148,6 +148,5 @@ PEERS = (
         asks="asks_tenacity.py",
         way="exponential waits with jitter, no limiter; half of the requests each",
     ),
-    Peer("litellm", "litellm", "python", ("litellm>=1,<2",)),  # `python -m benchmarks llm` uses it
 )
 BY_NAME = {peer.name: peer for peer in PEERS}

@@ -12,7 +12,7 @@ from dpq.model.validation import label
 
 BURST_SHARE = 0.15
 """Of a rate: if answers use 59 % of what is reserved, a batch reaches 0.79 of its rate at 0.05 of
-it, 0.94 at 0.1, 1.01 at 0.15, with the burst itself (`python -m benchmarks llm`)."""
+it, 0.94 at 0.1, 1.01 at 0.15, with the burst itself: measured once."""
 
 KINDS_OF_KEY = ("bearer", "basic", "token", "key", "api-key")
 """First words of the header Authorization: without a second one the key is missing."""
