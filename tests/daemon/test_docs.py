@@ -252,7 +252,7 @@ def test_the_program_of_readme_survives_a_kill(url, tmp_path):
 def test_the_program_asks_as_it_says(url, host, session, capsys, monkeypatch):
     """The first program defers at a 429, uncounted, asks again after an error, and goes on in
     priority order; what is stopped is not lost."""
-    monkeypatch.setattr(Backoff, "delay", lambda *_: 0.01)
+    monkeypatch.setattr(Backoff, "delay", lambda *_: 0.0)
     run(blocks(GUIDE, "python")[0], session, url)
     best, rest = "http://127.0.0.1:8429/heapq", "http://127.0.0.1:8429/sched"
     assert host.asked == [best, best, best, rest]
