@@ -335,11 +335,11 @@ def run_daemon(
     if on_made:
         on_made(scheduler)
 
+    names: list[str] = []
+
     def stop(number: int, _: FrameType | None) -> None:
-        said = signal.Signals(number).name
-        about = fields("scheduler_stopping", reason=said)
-        log.info("scheduler: %s; stopping", said, extra=about)
         signal.signal(number, signal.SIG_DFL)
+        names.append(signal.Signals(number).name)  # told later: it may have interrupted a log line
         scheduler.stop()
 
     for number in endings():
@@ -347,4 +347,7 @@ def run_daemon(
     try:
         scheduler.run()
     finally:
+        for name in names:
+            about = fields("scheduler_stopping", reason=name)
+            log.info("scheduler: %s has ended it", name, extra=about)
         opened.close()

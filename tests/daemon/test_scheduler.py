@@ -268,4 +268,4 @@ def test_as_a_process(
         process.wait()
     assert process.returncode == 0, talk
     assert f"{queue_name}: moved 1" in talk
-    assert f"{number.name}; stopping" in talk
+    assert f"{number.name} has ended it" in talk

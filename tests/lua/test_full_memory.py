@@ -545,7 +545,7 @@ def test_a_name_that_is_lost_keeps_nobody_from_a_queue(stage: Stage) -> None:
 
 
 LOOKS: list[Callable[[DPQ[Any]], object]] = [
-    *(DPQ.check, DPQ.stats, DPQ.next_event, DPQ.results, DPQ.peek, DPQ.why),
+    *(DPQ.check, DPQ.stats, DPQ.next_event, DPQ.results, DPQ.peek),
     *(
         lambda q, name=name: getattr(q.admin, name)()
         for name in ["limits", "groups", "drain", "workers", "held", "history", "events", "batches"]
