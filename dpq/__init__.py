@@ -156,7 +156,10 @@ if not TYPE_CHECKING:  # a type checker would take any name for one of this modu
             return import_module(f"dpq.{name}")
         if name == "__version__":
             metadata = import_module("importlib.metadata")
-            globals()[name] = metadata.version("delayed-priority-queue")
+            try:
+                globals()[name] = metadata.version("delayed-priority-queue")
+            except metadata.PackageNotFoundError:  # a checkout that is run and was not installed
+                globals()[name] = "0.0"
             return globals()[name]
         if name not in _HOME_OF:
             raise AttributeError(f"module 'dpq' has no attribute {name!r}", name=name)

@@ -3,8 +3,10 @@
 import subprocess
 import sys
 from importlib import import_module
+from importlib.metadata import PackageNotFoundError
 from importlib.util import find_spec
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -98,6 +100,14 @@ def test_every_public_name_is_there():
         for home, in_it in package._HOMES.items():
             module = import_module(f"dpq.{home}")
             assert all(getattr(package, name) is getattr(module, name) for name in in_it)
+
+
+def test_a_checkout_that_was_not_installed_has_a_version(monkeypatch):
+    """Heartbeats of its workers say it, so it may not raise."""
+    monkeypatch.delitem(vars(dpq), "__version__", raising=False)
+    monkeypatch.setattr("importlib.metadata.version", Mock(side_effect=PackageNotFoundError))
+    assert dpq.__version__ == "0.0"
+    monkeypatch.delitem(vars(dpq), "__version__")
 
 
 @pytest.mark.parametrize(("name", "library"), [("fastapi", "starlette"), ("django", "django")])
