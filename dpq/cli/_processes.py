@@ -27,7 +27,7 @@ from dpq.cli._health_port import HealthSource
 from dpq.cli._terminal import FAILED, USAGE, Failed
 from dpq.model.backoff import longer_pause
 from dpq.model.reports import Health
-from dpq.worker.endings import endings
+from dpq.worker.stop_signals import stop_signals
 
 log = logging.getLogger(__name__)
 
@@ -197,7 +197,7 @@ class Parent:
         def count(number: int, _: FrameType | None) -> None:
             self._signals += 1
 
-        before = {number: signal.signal(number, count) for number in endings()}
+        before = {number: signal.signal(number, count) for number in stop_signals()}
         try:
             yield
         finally:

@@ -33,8 +33,8 @@ from dpq.scheduler.upkeep import (
     Upkeep,
 )
 from dpq.script.keys import REGISTRY, REGISTRY_TICK
-from dpq.worker.endings import endings
 from dpq.worker.pulse import Pulse
+from dpq.worker.stop_signals import stop_signals
 
 __all__ = ["Scheduler", "run_daemon"]
 
@@ -342,7 +342,7 @@ def run_daemon(
         names.append(signal.Signals(number).name)  # told later: it may have interrupted a log line
         scheduler.stop()
 
-    for number in endings():
+    for number in stop_signals():
         signal.signal(number, stop)
     try:
         scheduler.run()

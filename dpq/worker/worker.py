@@ -21,7 +21,6 @@ from dpq.model.validation import error_line
 from dpq.queue.inside import session_of
 from dpq.queue.queue import DPQ
 from dpq.worker.base import WorkerBase
-from dpq.worker.endings import endings
 from dpq.worker.progress_notes import SEND_SECONDS
 from dpq.worker.run_state import (
     BEAT_SECONDS,
@@ -31,6 +30,7 @@ from dpq.worker.run_state import (
     STOP_CHECK_SECONDS,
     RunState,
 )
+from dpq.worker.stop_signals import stop_signals
 
 if TYPE_CHECKING:
     from dpq.queue.base import QueueBase
@@ -246,7 +246,7 @@ class Worker(WorkerBase[DPQ[Any]]):
             self._stop_numbers.put(number)
             self.stop()
 
-        before = {number: signal.signal(number, stop) for number in endings()}
+        before = {number: signal.signal(number, stop) for number in stop_signals()}
         try:
             yield
         finally:

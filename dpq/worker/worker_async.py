@@ -18,9 +18,9 @@ from dpq.model.log_fields import fields
 from dpq.queue.inside import session_of
 from dpq.queue.queue_async import AsyncDPQ
 from dpq.worker.base import WorkerBase
-from dpq.worker.endings import endings
 from dpq.worker.progress_notes import SEND_SECONDS
 from dpq.worker.run_state import BEAT_SECONDS, LEAVE_SECONDS, MAIN_LOOP, RunState
+from dpq.worker.stop_signals import stop_signals
 
 if TYPE_CHECKING:
     from dpq.queue.base import QueueBase
@@ -162,7 +162,7 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
             log.info("%s: %s, stopping", self.name, number.name, extra=about)
             self.stop()
 
-        for number in endings():
+        for number in stop_signals():
             before = signal.getsignal(number)
             if not (all_of_them or _is_free(before)):
                 continue

@@ -43,8 +43,8 @@ from dpq import (
     Worker,
 )
 from dpq.server import Server
-from dpq.worker.endings import endings
 from dpq.worker.fetch_plan import FetchPlan
+from dpq.worker.stop_signals import stop_signals
 
 
 @pytest.fixture
@@ -402,7 +402,7 @@ def test_a_hangup_that_is_ignored_ends_no_worker(monkeypatch: pytest.MonkeyPatch
     """SIGHUP ends a worker as SIGTERM does, but not under `nohup`."""
     for handler, ends in ((signal.SIG_DFL, True), (signal.SIG_IGN, False)):
         monkeypatch.setattr(signal, "getsignal", lambda _, handler=handler: handler)
-        assert (signal.SIGHUP in endings()) == ends
+        assert (signal.SIGHUP in stop_signals()) == ends
 
 
 # In the background of a body

@@ -4,7 +4,7 @@ import signal
 from contextlib import suppress
 
 
-def endings() -> list[signal.Signals]:
+def stop_signals() -> list[signal.Signals]:
     """List the signals that end a process; SIGHUP is none under `nohup`, which has it ignored."""
     numbers = [signal.SIGTERM, signal.SIGINT]
     with suppress(AttributeError):  # Windows has none
