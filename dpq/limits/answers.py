@@ -57,6 +57,7 @@ __all__ = [
     "Headers",
     "HostLimit",
     "Meaning",
+    "beginning",
     "limits_in",
     "meaning_of",
     "parts_of",
@@ -324,7 +325,7 @@ def meaning_of(
     is_limit = status in (LIMITS if statuses is None else statuses)
     if status < 400 and not is_limit:
         return Meaning()
-    fields, text = _read(headers), _beginning(body)
+    fields, text = _read(headers), beginning(body).lower()
     usual = [LIMIT_IN_BODY[said] for said in LIMIT_IN_BODY if status in (400, 403) and said in text]
     is_limit = is_limit or bool(usual)
     limits = _limits(fields)
@@ -372,12 +373,12 @@ def _first(*waits: float | None) -> float | None:
     return next((wait for wait in waits if wait is not None), None)
 
 
-def _beginning(body: object) -> str:
-    """Return the text with which a body begins, in lower case."""
+def beginning(body: object) -> str:
+    """Return the text with which a body begins; "" if it is none."""
     if not isinstance(body, str | bytes | bytearray):
         return ""
     start = body[:MAX_BODY]
-    return (start if isinstance(start, str) else start.decode("utf-8", "replace")).lower()
+    return start if isinstance(start, str) else start.decode("utf-8", "replace")
 
 
 def _words(text: str) -> str:

@@ -19,6 +19,7 @@ from dpq.limits.answers import (
     LEAST_RETRY_AFTER,
     Headers,
     Meaning,
+    beginning,
     meaning_of,
     parts_of,
 )
@@ -206,8 +207,8 @@ class RateLimited(Signal):
         """
         require_scope(scope)
         meaning = meaning_of(status, headers, body, statuses, least)
-        text = body if isinstance(body, str) else body[:MAX_REASON].decode("utf-8", "replace")
-        return cls._of(meaning, status, scope, f"HTTP {status} {text[:MAX_REASON]}".strip())
+        said = beginning(body)[:MAX_REASON] if meaning.wait is not None else ""
+        return cls._of(meaning, status, scope, f"HTTP {status} {said}".strip())
 
     @classmethod
     def _of(cls, meaning: Meaning, status: int, scope: Scope, reason: str) -> "Self | Retry | None":

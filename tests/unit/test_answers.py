@@ -738,3 +738,12 @@ def test_hostile_headers_cost_little(name, piece):
     finally:
         sys.setprofile(None)
     assert calls < 100_000  # some 10 ms; without a bound on the text 1 700 000
+
+
+def test_the_text_of_a_refusal_is_kept():
+    """It is the last error of a task that is given up; what is no text says nothing."""
+    assert (
+        RateLimited.from_headers(429, {}, body=b"Too \xff many").reason
+        == "HTTP 429 Too \ufffd many"
+    )
+    assert RateLimited.from_headers(429, {}, body=None).reason == "HTTP 429"
