@@ -357,6 +357,7 @@ class Fetcher:
             with self._lock:
                 self._sending -= 1
                 self.ends += done
+                self._look = self._look or self._state.until_empty  # perhaps no task is left
                 self._changed.notify_all()
         return not done
 

@@ -136,7 +136,7 @@ class AsyncFetcher:
         else:
             if plan.ends_are_late(watches, self.ends):
                 await self.send_ends()
-            self._look = await self._wakeups.wait(self.change.future)
+            self._look = await self._wakeups.wait(self.change.future) or self._look
 
     def heed(self) -> None:
         """Follow what queues say by their answers to heartbeats, at the next step."""
@@ -270,6 +270,9 @@ class AsyncFetcher:
         sent = {id(each.task) for each in self.ends}
         if sent:
             await self._exchange()
+            if self._state.until_empty:  # perhaps no task is left
+                self._look = True
+                self.change.note()
         return sent.isdisjoint(id(each.task) for each in self.ends)
 
     def give_back(self, taken: Iterable[Taken]) -> int:
