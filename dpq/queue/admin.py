@@ -371,12 +371,7 @@ class Admin(Generic[P]):
             importing = Import(self._operations, source, follow=follow, keep=keep, again=again)
             for _ in importing.check():
                 pause(0)
-            is_new = self._session.run(importing.begin)
-            self._session.open(create=is_new)
-            self._session.run(importing.start)
-            for batch in importing.batches():
-                self._session.run(importing.add, batch)
-            self._session.run(importing.finish)
+            self._session.run(importing.run)
         return importing.report
 
     def register(self) -> None:

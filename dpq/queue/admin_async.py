@@ -370,12 +370,7 @@ class AsyncAdmin(Generic[P]):
             importing = Import(self._operations, source, follow=follow, keep=keep, again=again)
             for _ in importing.check():
                 await pause(0)
-            is_new = await self._session.run(importing.begin)
-            await self._session.open(create=is_new)
-            await self._session.run(importing.start)
-            for batch in importing.batches():
-                await self._session.run(importing.add, batch)
-            await self._session.run(importing.finish)
+            await self._session.run(importing.run)
         return importing.report
 
     async def register(self) -> None:
