@@ -10,8 +10,7 @@ from dpq.model.task import P
 from dpq.script.command import Command, CommandMaker, Steps, once, same
 from dpq.script.keys import STORAGE_FORMAT, key_of
 from dpq.script.refusals import read_settings
-from dpq.verbs.description import Description
-from dpq.verbs.settings import agree
+from dpq.verbs.settings import Description, agree
 
 T = TypeVar("T")
 

@@ -29,7 +29,7 @@ from dpq.model.validation import (
 )
 from dpq.script.keys import INLINE_BYTES
 from dpq.script.records import COMMON_ATTEMPTS, FOR_EVER_MS
-from dpq.verbs.description import Description
+from dpq.verbs.settings import Description
 
 
 class Options(TypedDict, total=False):

@@ -34,6 +34,7 @@ from dpq.model.batch_state import BatchState
 from dpq.model.errors import ConfigurationError, LeaseLostError, QueueFullError
 from dpq.model.filter import filter_text
 from dpq.model.priority import encode_priority
+from dpq.model.producer import Producer
 from dpq.model.queue_settings import Bounds, WhenFull
 from dpq.model.reports import LeaseInfo
 from dpq.model.schedule import Later, claim
@@ -66,13 +67,12 @@ from dpq.script.replies import Batch, Kept, Promoted
 from dpq.script.task_ids import new_ids
 from dpq.verbs.base import BATCH_BYTES, in_batches
 from dpq.verbs.checking import CheckOperations
-from dpq.verbs.description import Description
 from dpq.verbs.history import HistoryOperations
 from dpq.verbs.limits import LimitOperations
 from dpq.verbs.permits import PermitOperations
 from dpq.verbs.pushing import Checked, PushChecker, needs_clock, with_ids, with_times
 from dpq.verbs.results import ResultOperations
-from dpq.verbs.room import RoomOperations, bounds_of, named_bounds
+from dpq.verbs.settings import Description, bounds_of, named_settings
 from dpq.verbs.shortcut import Shortcut
 from dpq.verbs.stored import StoredOperations
 from dpq.verbs.workers import WorkerOperations, lease_info
@@ -110,7 +110,6 @@ class QueueOperations(
     WorkerOperations,
     StoredOperations[P],
     CheckOperations[P],
-    RoomOperations[P],
     ResultOperations,
     HistoryOperations,
 ):
@@ -154,13 +153,26 @@ class QueueOperations(
         self, max_tasks: int | None, max_waiting: int | None, when_full: WhenFull | None
     ) -> Steps[None]:
         """Replace the named bounds, and call the producers that have room now."""
-        named = named_bounds(max_tasks, max_waiting, when_full)
+        bounds = {"max_tasks": max_tasks, "max_waiting": max_waiting, "when_full": when_full}
+        if not (named := named_settings(bounds)):
+            raise ConfigurationError(
+                "set_bounds changes nothing: give max_tasks, max_waiting or when_full"
+            )
         yield from self.open(create=True)
         yield from self.configure(create=True, named=named, replace=True)
 
     def bounds(self) -> Steps[Bounds]:
         """Read the bounds."""
         return bounds_of((yield from self.stored_settings()))
+
+    def await_room(self, producer: Producer, *, leave: bool = False) -> Steps[bool]:
+        """Let a producer stand in the line, or leave it; True if it is to wait until it is
+        called."""
+        place, ms = producer.place or producer.id, 0 if leave else producer.wait_ms
+        args = [self._now(), producer.group, place, ms, producer.channel]
+        stands, text = yield self._command("await_room", args, tuple[Any, ...])
+        producer.place = "" if leave else text.decode()
+        return bool(stands)
 
     def drop(self) -> Steps[None]:
         """Remove the whole queue, and its name in the registry."""

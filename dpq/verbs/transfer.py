@@ -43,11 +43,9 @@ from dpq.script.portable import (
 from dpq.script.refusals import Code
 from dpq.script.values import read_texts
 from dpq.verbs.base import BATCH_BYTES, PAGE, in_batches
-from dpq.verbs.description import named_settings
 from dpq.verbs.pushing import PushChecker
 from dpq.verbs.queue import QueueOperations
-from dpq.verbs.room import named_bounds
-from dpq.verbs.settings import aging_rate, agree
+from dpq.verbs.settings import aging_rate, agree, named_settings
 
 EXPORT_FORMAT = 1
 """The format of the lines. A later one reads this one, too."""
@@ -504,10 +502,7 @@ def _checked_settings(said: Any) -> dict[str, str]:
         named["dead_max_age"] /= 1000
     if "aging" in texts:
         named["aging"] = aging_rate({"aging": str(texts["aging"])})
-    bounds = {name: named.pop(name, None) for name in ("max_tasks", "max_waiting", "when_full")}
-    checked = named_settings(**named)
-    if any(value is not None for value in bounds.values()):
-        checked |= named_bounds(**bounds)
+    checked = named_settings(named)
     agree("", checked, [])
     return checked | {name: texts[name] for name in texts.keys() & {"aging_since"}}
 
