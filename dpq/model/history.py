@@ -6,7 +6,9 @@ from datetime import datetime
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, computed_field
+from pydantic import Field, computed_field
+
+from dpq.model.frozen import Frozen
 
 __all__ = ["Event", "Slot", "Times"]
 
@@ -20,14 +22,12 @@ OTHER_NAMES = {"invisible": "held", "popped": "deliveries", "expired_leases": "l
 """The names that a `Slot` and metrics have for what `QueueStats` calls otherwise."""
 
 
-class Times(BaseModel):
+class Times(Frozen):
     """The time that tasks have waited, or run: counts in buckets, and percentiles.
 
     A percentile is read off its bucket: it is exact to a factor of 2.5. `sums` has how many of the
     `count` tasks were at or below each of `BOUNDS`.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     count: int
     sums: tuple[int, ...] = Field(exclude=True, repr=False)
@@ -86,7 +86,7 @@ class Times(BaseModel):
         return Times.of(added) if min(added) >= 0 else self  # else the ring was made anew
 
 
-class Slot(BaseModel):
+class Slot(Frozen):
     """The counts of a queue at one moment of its history; totals are those since the queue began.
 
     Attributes:
@@ -102,8 +102,6 @@ class Slot(BaseModel):
         wait: How long tasks had waited for their first delivery, since the queue began.
         run: How long deliveries had run until their ack, fail or bury, since the queue began.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     at: datetime
     seconds: int
@@ -149,7 +147,7 @@ class Granted(NamedTuple):
     totals: dict[str, tuple[int, dict[str, int]]]
 
 
-class Event(BaseModel):
+class Event(Frozen):
     """Something that people want to see: a 429, a failed attempt, a death, a limit that was set.
 
     Attributes:
@@ -169,8 +167,6 @@ class Event(BaseModel):
         worker: The worker whose handler has failed, or "".
         frames: Where it failed, the last call first, as `file:line in function`; last the handler.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     id: str
     at: datetime

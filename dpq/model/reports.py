@@ -2,15 +2,14 @@
 
 from datetime import datetime
 
-from pydantic import BaseModel, ConfigDict
-
+from dpq.model.frozen import Frozen
 from dpq.model.history import Times
 from dpq.model.task_data import Attempts
 
 __all__ = ["BulkProgress", "Health", "Imported", "LeaseInfo", "Problem", "QueueStats", "WorkerInfo"]
 
 
-class QueueStats(BaseModel):
+class QueueStats(Frozen):
     """The number of tasks in each state, and running totals since the queue began.
 
     Attributes:
@@ -46,8 +45,6 @@ class QueueStats(BaseModel):
         rate_limited_other: Of `rate_limited`: another status than these and 429.
     """
 
-    model_config = ConfigDict(frozen=True)
-
     ready: int
     delayed: int
     invisible: int
@@ -79,7 +76,7 @@ class QueueStats(BaseModel):
     rate_limited_other: int = 0
 
 
-class Health(BaseModel):
+class Health(Frozen):
     """The health of a worker or a scheduler, as it sees itself; no call to a server is made.
 
     Attributes:
@@ -88,14 +85,12 @@ class Health(BaseModel):
         reasons: What is wrong, a short line for each; empty if it is live and ready.
     """
 
-    model_config = ConfigDict(frozen=True)
-
     live: bool
     ready: bool
     reasons: tuple[str, ...] = ()
 
 
-class Problem(BaseModel):
+class Problem(Frozen):
     """A broken invariant found by `check()`.
 
     Attributes:
@@ -104,14 +99,12 @@ class Problem(BaseModel):
         detail: The value that was found there.
     """
 
-    model_config = ConfigDict(frozen=True)
-
     kind: str
     subject: str
     detail: str = ""
 
 
-class WorkerInfo(BaseModel):
+class WorkerInfo(Frozen):
     """A worker of a queue, by its last heartbeat.
 
     Attributes:
@@ -134,8 +127,6 @@ class WorkerInfo(BaseModel):
         quiet_by: The person or program that has said so, or "".
     """
 
-    model_config = ConfigDict(frozen=True)
-
     id: str
     name: str
     host: str
@@ -154,7 +145,7 @@ class WorkerInfo(BaseModel):
     quiet_by: str = ""
 
 
-class LeaseInfo(BaseModel):
+class LeaseInfo(Frozen):
     """A lease, and the worker that holds it, by the last heartbeats.
 
     Attributes:
@@ -174,8 +165,6 @@ class LeaseInfo(BaseModel):
         pid: Its process there, or None.
     """
 
-    model_config = ConfigDict(frozen=True)
-
     id: str
     token: int
     queue: str
@@ -191,7 +180,7 @@ class LeaseInfo(BaseModel):
     pid: int | None = None
 
 
-class Imported(BaseModel):
+class Imported(Frozen):
     """The end of an import.
 
     Attributes:
@@ -203,8 +192,6 @@ class Imported(BaseModel):
         limits: Limits that were set, or stood already.
     """
 
-    model_config = ConfigDict(frozen=True)
-
     added: int = 0
     stored: int = 0
     before: int = 0
@@ -212,7 +199,7 @@ class Imported(BaseModel):
     limits: int = 0
 
 
-class BulkProgress(BaseModel):
+class BulkProgress(Frozen):
     """The progress of an action on many tasks, or its end.
 
     Attributes:
@@ -223,8 +210,6 @@ class BulkProgress(BaseModel):
         left: Tasks of the current state that are still to be looked at.
         stopped: The caller has stopped it.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     count: int = 0
     done: int = 0
