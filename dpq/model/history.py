@@ -86,7 +86,35 @@ class Times(Frozen):
         return Times.of(added) if min(added) >= 0 else self  # else the ring was made anew
 
 
-class Slot(Frozen):
+class Counts(Frozen):
+    """The counts that `QueueStats`, which describes them, and `Slot` share."""
+
+    ready: int = 0
+    delayed: int = 0
+    waiting: int = 0
+    dead: int = 0
+    pushed: int = 0
+    acked: int = 0
+    failed: int = 0
+    deferred: int = 0
+    rate_limited: int = 0
+    rate_limited_403: int = 0
+    rate_limited_503: int = 0
+    rate_limited_529: int = 0
+    rate_limited_other: int = 0
+    buried: int = 0
+    buried_attempts_spent: int = 0
+    buried_lease_expired: int = 0
+    buried_lapses_spent: int = 0
+    buried_expired: int = 0
+    buried_payload_missing: int = 0
+    replayed: int = 0
+    dropped: int = 0
+    wait: Times | None = None
+    run: Times | None = None
+
+
+class Slot(Counts):
     """The counts of a queue at one moment of its history; totals are those since the queue began.
 
     Attributes:
@@ -94,7 +122,6 @@ class Slot(Frozen):
         seconds: The length of its slot: 60, or 900.
         deliveries: `popped` of `QueueStats`; it describes the other totals, too.
         lease_expired: `expired_leases` of `QueueStats`.
-        ready: Tasks that could be popped (of each group, only the first).
         held: Tasks under a lease.
         oldest_due_seconds: Seconds since the oldest ready task became due, or None.
         closed_groups: Groups that were closed.
@@ -105,35 +132,12 @@ class Slot(Frozen):
 
     at: datetime
     seconds: int
-    pushed: int = 0
     deliveries: int = 0
-    acked: int = 0
-    failed: int = 0
-    deferred: int = 0
-    rate_limited: int = 0
-    rate_limited_403: int = 0
-    rate_limited_503: int = 0
-    rate_limited_529: int = 0
-    rate_limited_other: int = 0
     lease_expired: int = 0
-    buried: int = 0
-    buried_attempts_spent: int = 0
-    buried_lease_expired: int = 0
-    buried_lapses_spent: int = 0
-    buried_expired: int = 0
-    buried_payload_missing: int = 0
-    replayed: int = 0
-    dropped: int = 0
-    ready: int = 0
-    delayed: int = 0
-    waiting: int = 0
     held: int = 0
-    dead: int = 0
     oldest_due_seconds: float | None = None
     closed_groups: int = 0
     workers: int = 0
-    wait: Times | None = None
-    run: Times | None = None
 
 
 class Granted(NamedTuple):

@@ -3,13 +3,13 @@
 from datetime import datetime
 
 from dpq.model.frozen import Frozen
-from dpq.model.history import Times
+from dpq.model.history import Counts
 from dpq.model.task_data import Attempts
 
 __all__ = ["BulkProgress", "Health", "Imported", "LeaseInfo", "Problem", "QueueStats", "WorkerInfo"]
 
 
-class QueueStats(Frozen):
+class QueueStats(Counts):
     """The number of tasks in each state, and running totals since the queue began.
 
     Attributes:
@@ -45,35 +45,12 @@ class QueueStats(Frozen):
         rate_limited_other: Of `rate_limited`: another status than these and 429.
     """
 
-    ready: int
-    delayed: int
-    invisible: int
-    waiting: int
-    dead: int
+    invisible: int = 0
     following: int = 0
     seen_keys: int = 0
-    pushed: int = 0
     popped: int = 0
-    acked: int = 0
-    failed: int = 0
-    deferred: int = 0
     expired_leases: int = 0
-    buried: int = 0
-    replayed: int = 0
-    dropped: int = 0
-    rate_limited: int = 0
     oldest_ready_seconds: float | None = None
-    wait: Times | None = None
-    run: Times | None = None
-    buried_attempts_spent: int = 0
-    buried_lease_expired: int = 0
-    buried_lapses_spent: int = 0
-    buried_expired: int = 0
-    buried_payload_missing: int = 0
-    rate_limited_403: int = 0
-    rate_limited_503: int = 0
-    rate_limited_529: int = 0
-    rate_limited_other: int = 0
 
 
 class Health(Frozen):
