@@ -50,9 +50,6 @@ from dpq.verbs.settings import aging_rate, agree, named_settings
 EXPORT_FORMAT = 1
 """The format of the lines. A later one reads this one, too."""
 
-PAUSE_SECONDS = 60.0
-"""Length of the pause of `export(pause=True)`, which is renewed: if the program dies, it ends."""
-
 SHARED = ("order", "aging", "aging_since", "fairness", "payloads")
 CAPS = (
     *("dead_max_tasks", "dead_max_age"),
@@ -76,7 +73,7 @@ _LISTED = re.compile(r"^((?:\S+ ){8})1 ")
 
 
 class Position(NamedTuple):
-    """The place of an export between two pages: section, and cursor of the server."""
+    """The place of an export between two pages: section, "" at the end, and the server's cursor."""
 
     section: str = "limits"
     cursor: str = "0"
@@ -91,7 +88,7 @@ left out, and docs/operations.md says so."""
 
 
 class Export:
-    """One export of a queue: `begin`, `count`, `page` until it gives no position, then `end`."""
+    """One export of a queue: `begin`, `page` until the next one has no section, then `end`."""
 
     def __init__(self, operations: QueueOperations[Any]) -> None:
         self._operations = operations
@@ -101,7 +98,7 @@ class Export:
         self._counts = {"lines": 0, "tasks": 0, "limits": 0, "damaged": 0}
         self._missing = 0
 
-    def begin(self, paused: bool) -> Steps[str]:
+    def begin(self) -> Steps[str]:
         """Make the first line."""
         self._settings = yield from self._operations.stored_settings()
         name = self._operations.description.name
@@ -116,15 +113,11 @@ class Export:
             "server_time_ms": (yield from self._operations.server_time()),
             "settings": {n: self._settings[n] for n in (*SHARED, *CAPS) if n in self._settings},
             "paused_until": self._settings.get("paused_until"),
-            "paused": paused,
         }
+        self._first = _counted((yield from self._operations.stats()))
         return self._line(header)
 
-    def count(self) -> Steps[None]:
-        """Read the totals, which `end` compares; after the pause, if there is one."""
-        self._first = _counted((yield from self._operations.stats()))
-
-    def page(self, at: Position) -> Steps[tuple[list[str], Position | None]]:
+    def page(self, at: Position) -> Steps[tuple[list[str], Position]]:
         """Make the lines of one page, and say where the next page begins."""
         queue = self._operations
         args: list[Any] = [at.section, at.cursor, PAGE, BATCH_BYTES]
@@ -201,17 +194,6 @@ class Export:
                 "other tasks are in it; an import adds them",
             )
 
-    def restore_pause(self, by: str) -> Steps[None]:
-        """Pause the queue as it was paused before the export, or not at all."""
-        until = self._settings.get("paused_until")
-        seconds: float | None = 0.001
-        if until == "inf":
-            seconds = None
-        elif until:
-            now = yield from self._operations.server_time()
-            seconds = max(0.001, (float(until) - now) / 1000)
-        yield from self._operations.pause(seconds, by)
-
     def _line(self, fields: dict[str, Any]) -> str:
         self._counts["lines"] += 1
         return dumped(fields | self._counts if "end" in fields else fields) + "\n"
@@ -222,11 +204,10 @@ def _counted(stats: QueueStats) -> dict[str, int]:
     return {name: live if name == "live" else getattr(stats, name) for name in _COUNTED}
 
 
-def _next(at: Position, cursor: str) -> Position | None:
+def _next(at: Position, cursor: str) -> Position:
     if cursor != "0":
         return at._replace(cursor=cursor)
-    behind = SECTIONS[SECTIONS.index(at.section) + 1 :]
-    return Position(behind[0]) if behind else None
+    return Position((*SECTIONS, "")[SECTIONS.index(at.section) + 1])
 
 
 class Line(NamedTuple):
