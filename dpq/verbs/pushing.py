@@ -43,6 +43,8 @@ Checked = tuple[str | Options, bytes]
 """A checked push: the score of a plain task, or the options of another one; and its payload, which
 has the record of a plain task before it."""
 
+_NAMES = Push._fields[3:]
+
 _USUAL = Push(None)[4:]
 """Most pushes say nothing behind their group."""
 
@@ -68,6 +70,8 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "max_lapses": lambda name, value: whole_number(name, value, 1, MAX_ATTEMPTS),
 }
 """The checks of arguments that depend on no other one; each returns what is stored."""
+
+_CHOICES = ("on_duplicate", get_args(OnDuplicate)), ("on_dead", get_args(OnDead))
 
 
 class PushChecker(Generic[P]):
@@ -130,14 +134,13 @@ class PushChecker(Generic[P]):
         """Check a push without its payload; return its options."""
         text, residual = encode_priority(push.priority)
         options: Options = {"priority": text, "max_attempts": self._max_attempts}
-        for name, check in _CHECKS.items():
-            value = getattr(push, name)
-            if value is not None:
+        for name, value in zip(_NAMES, push[3:], strict=True):
+            if value is not None and (check := _CHECKS.get(name)):
                 options[name] = check(name, value)
-        for name, kind in (("on_duplicate", OnDuplicate), ("on_dead", OnDead)):
-            if (value := getattr(push, name)) not in get_args(kind):
-                must = ", ".join(get_args(kind))
-                raise ConfigurationError(f"{name} is {value!r}: it must be one of {must}")
+        for name, known in _CHOICES:
+            if (choice := getattr(push, name)) not in known:
+                must = ", ".join(known)
+                raise ConfigurationError(f"{name} is {choice!r}: it must be one of {must}")
         if residual != "1":
             options["residual"] = residual
         if options["max_attempts"] == COMMON_ATTEMPTS:
@@ -146,9 +149,10 @@ class PushChecker(Generic[P]):
             options["delay"] = delay_ms
         if push.key is not None and push.on_duplicate != "keep":
             options["on_duplicate"] = push.on_duplicate
-        cost = write_cost(push.cost)
-        if cost != 1:
-            options["cost"] = str(cost)
+        if push.cost != 1 or type(push.cost) is not int:
+            cost = str(write_cost(push.cost))
+            if cost != "1":
+                options["cost"] = cost
         if isinstance(push.cost, Mapping):
             warn_of_units(self._queue_name, push.cost)
         if push.every is not None or push.cron is not None or push.timezone != "UTC":
