@@ -108,10 +108,10 @@ class AsyncTransportBase:
         if not exchange.ends_with_body:
             return False
         if response.is_closed:  # the inner transport is a double for tests
-            exchange.read_body(response)
+            exchange.read_body()
             exchange.hear(response.content)
             exchange.body_ended()
             return True
-        exchange.read_body(response, response.headers.get("Content-Encoding"))
+        exchange.read_body(response.headers.get("Content-Encoding"))
         response.stream = self._body(response.stream, exchange)
         return False
