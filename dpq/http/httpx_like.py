@@ -9,7 +9,6 @@ from typing import Any, Self
 
 from dpq.http.exchange import Exchange
 from dpq.http.wire import PERMIT, Options
-from dpq.limits.usage import readable_encodings
 
 
 class Body:
@@ -98,9 +97,8 @@ class TransportBase:
             stream=request.stream,
             extensions=request.extensions,
         )
-        accepted = sent.headers.get("Accept-Encoding")
-        if self._options.spent and accepted:
-            sent.headers["Accept-Encoding"] = readable_encodings(accepted)
+        if self._options.spent:  # the parts of a body pass here as they were sent
+            sent.headers["Accept-Encoding"] = "identity"
         return sent
 
     def _follow(self, response: Any, exchange: Exchange[Any]) -> bool:

@@ -8,7 +8,6 @@ from typing import Any, Self
 
 from dpq.http.exchange_async import AsyncExchange
 from dpq.http.wire import PERMIT, Options
-from dpq.limits.usage import readable_encodings
 
 
 class AsyncBody:
@@ -97,9 +96,8 @@ class AsyncTransportBase:
             stream=request.stream,
             extensions=request.extensions,
         )
-        accepted = sent.headers.get("Accept-Encoding")
-        if self._options.spent and accepted:
-            sent.headers["Accept-Encoding"] = readable_encodings(accepted)
+        if self._options.spent:  # the parts of a body pass here as they were sent
+            sent.headers["Accept-Encoding"] = "identity"
         return sent
 
     def _follow(self, response: Any, exchange: AsyncExchange[Any]) -> bool:
