@@ -1,8 +1,8 @@
 """URLs of servers, read into hosts and settings of connections.
 
-redis-py's `parse_url` reads the URL of one server; those of clusters and Sentinels are read here. (The
-package redis-sentinel-url 1.0 loses users and TLS, and refuses IPv6.) redis-py's own defaults, five
-seconds to connect, times ten retries of everything, do not suit a queue.
+redis-py's `parse_url` reads the URL of one server; those of clusters and Sentinels are read here.
+(The package redis-sentinel-url 1.0 loses users and TLS, and refuses IPv6.) redis-py's own defaults,
+five seconds to connect, times ten retries of everything, do not suit a queue.
 """
 
 import re
