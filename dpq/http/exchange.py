@@ -38,14 +38,10 @@ BAD_REQUEST = 400
 
 
 class Exchange(Generic[R]):
-    """One request of a blocking client.
-
-    Attributes:
-        permit: The permit of the request; None if it passes without one.
-    """
+    """One request of a blocking client."""
 
     def __init__(self, queue: Any, options: Options[R, Permit]) -> None:
-        self.permit: Any = None
+        self.permit: Any = None  # None if the request passes without one
         self._queue = queue
         self._options = options
         self._reader: BodyReader | None = None

@@ -230,21 +230,14 @@ _Fields = defaultdict[str, list[str]]
 
 
 class HostLimit(NamedTuple):
-    """One limit of a host: units left, and seconds until there are more; None when not said.
+    """One limit of a host; None for what it does not say."""
 
-    Attributes:
-        name: The words that say what it counts, as "input-tokens"; "" if there are none.
-        even: The units come back evenly until then.
-        size: The units of the whole limit.
-        window: The seconds of its window.
-    """
-
-    left: float | None
-    wait: float | None
-    name: str = ""
-    even: bool = False
-    size: float | None = None
-    window: float | None = None
+    left: float | None  # units
+    wait: float | None  # seconds until there are more
+    name: str = ""  # the words that say what it counts, as "input-tokens"
+    even: bool = False  # the units come back evenly until then
+    size: float | None = None  # units of the whole limit
+    window: float | None = None  # seconds
 
     @property
     def unit(self) -> str | None:
@@ -263,21 +256,13 @@ class HostLimit(NamedTuple):
 
 
 class Meaning(NamedTuple):
-    """The meaning of an answer.
+    """The meaning of an answer."""
 
-    Attributes:
-        about: Whom a refusal is about.
-        again: The same request may succeed later.
-        wait: Seconds until it is worth trying again, up to `MAX_RETRY_AFTER`; None if not said.
-        guessed: Nobody has named `wait`: it grows with each refusal in a row.
-        final: No other try of this request can succeed, wherever and whenever.
-    """
-
-    about: About = ""
-    again: bool = False
-    wait: float | None = None
-    guessed: bool = False
-    final: bool = False
+    about: About = ""  # whom a refusal is about
+    again: bool = False  # the same request may succeed later
+    wait: float | None = None  # seconds until then, up to `MAX_RETRY_AFTER`; None if not said
+    guessed: bool = False  # nobody has named `wait`: it grows with each refusal in a row
+    final: bool = False  # no other try of this request can succeed, wherever and whenever
 
     @property
     def is_limit(self) -> bool:

@@ -51,27 +51,16 @@ def plain_rules(text: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class LimitRules:
-    """A limit that is checked; only `checked` and `stored` make one.
+    """A limit that is checked; only `checked` and `stored` make one."""
 
-    Attributes:
-        group: A group, `"*"` for every group without a limit of its own, or None for the queue.
-        windows: Its windows, the shortest first.
-        quotas: Its quotas.
-        concurrency: Leases that exist at once, or None.
-        members: The names of a pool.
-        weight: Turns of its group, or None.
-        reset: Forget what was granted and counted.
-        in_order: A task that waits for its retry keeps its place before all others of its group.
-    """
-
-    group: str | None = None
-    windows: tuple[RateLimit, ...] = ()
+    group: str | None = None  # `"*"` for every group without a limit of its own, None for the queue
+    windows: tuple[RateLimit, ...] = ()  # the shortest first
     quotas: tuple[Quota, ...] = ()
-    concurrency: int | None = None
-    members: tuple[str, ...] = ()
-    weight: float | None = None
-    reset: bool = False
-    in_order: bool = False
+    concurrency: int | None = None  # leases that exist at once
+    members: tuple[str, ...] = ()  # of a pool
+    weight: float | None = None  # turns of its group
+    reset: bool = False  # forget what was granted and counted
+    in_order: bool = False  # a task that waits for its retry keeps its place before all others
 
     @classmethod
     def checked(

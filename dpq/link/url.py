@@ -104,23 +104,14 @@ class Host(NamedTuple):
 
 
 class ParsedUrl(NamedTuple):
-    """The content of a URL.
+    """The content of a URL."""
 
-    Attributes:
-        kind: `""` for one server, `"cluster"`, or `"sentinel"`.
-        hosts: The nodes, or Sentinels, that it names.
-        service: The Sentinels' name of the master.
-        connection_class: redis-py's class of connections.
-        settings: The settings of connections to the servers that hold tasks, and of their pools.
-        sentinel: The user and password at the Sentinels.
-    """
-
-    kind: str
-    hosts: tuple[Host, ...]
-    service: str
+    kind: str  # "" for one server, "cluster", or "sentinel"
+    hosts: tuple[Host, ...]  # the nodes, or Sentinels, that it names
+    service: str  # the Sentinels' name of the master
     connection_class: type[AbstractConnection]
-    settings: dict[str, Any]
-    sentinel: dict[str, str]
+    settings: dict[str, Any]  # of connections to the servers that hold tasks, and of their pools
+    sentinel: dict[str, str]  # the user and password at the Sentinels
 
     def of_connections(self) -> list[dict[str, Any]]:
         """List the settings of each kind of connection, without those of pools."""

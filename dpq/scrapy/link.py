@@ -52,21 +52,12 @@ Verb = Callable[[], Steps[Any]]
 
 @dataclass(eq=False)
 class Delivery:
-    """A task that this spider holds.
-
-    Attributes:
-        task: The task.
-        request: The request that was made of it; None while it waits for the engine.
-        status: The status of the last answer; 0 if there was none yet, -1 if none will come.
-        reason: The reason for which the task ends as a dead letter; "" so far.
-        limited: The signal of an answer that asks to come again later; None so far.
-    """
+    """A task that this spider holds."""
 
     task: Task[Any]
-    request: Request | None = None
-    status: int = 0
-    reason: str = ""
-    limited: RateLimited | Retry | None = None
+    status: int = 0  # of the last answer; 0 if there was none yet, -1 if none will come
+    reason: str = ""  # for which the task ends as a dead letter
+    limited: RateLimited | Retry | None = None  # an answer asks to come again later
 
 
 class Listener(Protocol):
@@ -86,21 +77,14 @@ class Listener(Protocol):
 
 
 class Link:
-    """The tasks of one spider, and what it sends.
-
-    Attributes:
-        waiting: The deliveries that the engine has not asked for yet, best first.
-        held: The number of deliveries that are not ended, waiting ones included.
-        drained: True if the queue had no live task, and nothing has come since.
-        drained_at: When that was found, monotonic seconds.
-    """
+    """The tasks of one spider, and what it sends."""
 
     def __init__(self, queue: AsyncDPQ[Any], most: int, listener: Listener) -> None:
         self._queue, self._most, self._listener = queue, most, listener
-        self.waiting: deque[Delivery] = deque()
-        self.held = 0
-        self.drained = False
-        self.drained_at = 0.0
+        self.waiting: deque[Delivery] = deque()  # for the engine, best first
+        self.held = 0  # deliveries that are not ended, waiting ones included
+        self.drained = False  # the queue had no live task, and nothing has come since
+        self.drained_at = 0.0  # when that was found, monotonic seconds
         self._pushes: list[tuple[Push[Any], Request]] = []  # those not stored yet, in order
         self._verbs: list[tuple[Verb, Task[Any] | None]] = []  # and the task that one ends
         self._news = asyncio.Event()

@@ -174,7 +174,6 @@ class Scheduler:
                 self._move(delivery, request)
                 continue
             request.meta[OURS] = {"id": task.id, "attempt": task.attempt, "member": task.member}
-            delivery.request = request
             self._held[request] = delivery
             self._taken += 1
             self._count("scheduler/dequeued/dpq", "scheduler/dequeued")
