@@ -1046,6 +1046,7 @@ class DPQ(QueueLife[P]):
         scope: Scope = "member",
         cost: Cost | None = None,
         status: int | None = None,
+        reason: object = "",
     ) -> None:
         """Give a task back that met a limit, uncounted, with its priority and position.
 
@@ -1064,12 +1065,15 @@ class DPQ(QueueLife[P]):
             cost: The units that the delivery has spent, as in `spent`. Without it, the request
                 stays spent, and all other units count as not spent.
             status: The HTTP status of the answer, for events and counts; None counts as a 429.
+            reason: The text of the answer, for the last error of a task that is always refused.
 
         Raises:
             LeaseLostError: The token is not the live one, or the delivery has ended. Nothing
                 changed.
         """
-        self._end(self._operations.rate_limited, task, retry_after, scope, cost, status)
+        self._end(
+            self._operations.rate_limited, task, retry_after, scope, cost, status, str(reason)
+        )
 
     def observe(
         self,

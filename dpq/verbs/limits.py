@@ -54,7 +54,7 @@ class LimitOperations(CommandMaker):
             args = [self._now(), limit_field(group), *rules, walk, cursor, *more]
             walk, cursor = yield self._command("set_limit", args, read_texts)
             if walk == "changed":
-                from dpq.limits.words import rules_words
+                from dpq.limits.rules import rules_words
 
                 raise LimitChangedError(cursor, rules_words(cursor, group) or "none")
 

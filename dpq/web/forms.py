@@ -6,7 +6,7 @@ from typing import Any
 from starlette.responses import Response
 
 from dpq import ConfigurationError, TaskState
-from dpq.limits.words import limit_words
+from dpq.limits.rules import limit_words
 from dpq.model.errors import LimitChangedError
 from dpq.model.task import task_state
 from dpq.verbs.bulk import BURIED, OF_STATES

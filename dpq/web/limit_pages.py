@@ -12,9 +12,9 @@ from starlette.responses import Response
 from dpq import ConfigurationError
 from dpq.limits.limits import EVERY_GROUP, MAX_WINDOWS
 from dpq.limits.quota import MAX_QUOTAS
-from dpq.limits.rules import LimitRules
+from dpq.limits.rules import LimitRules, rules_words
 from dpq.limits.states import LimitState
-from dpq.limits.words import read_word, rules_words, write_word
+from dpq.limits.words import read_word, write_word
 from dpq.types import Event
 from dpq.views.limit_change import changes_of, look_at, rules_before
 from dpq.views.used import used_by

@@ -12,8 +12,8 @@ from markupsafe import Markup, escape
 from pydantic_core import to_jsonable_python
 
 from dpq.explain.verdict_facts import hangs
-from dpq.limits.limits import rate_text
 from dpq.limits.states import LimitState
+from dpq.limits.words import rate_text
 from dpq.model.display import attempt_of
 from dpq.model.payload import bytes_text
 from dpq.model.rates import span
