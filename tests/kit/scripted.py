@@ -2,7 +2,7 @@
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from types import SimpleNamespace
@@ -148,14 +148,14 @@ class ScriptedWakeUps:
 
     def __init__(self) -> None:
         self.watches: list[Watch] = []
-        self.waits = 0
+        self.waits: list[float] = []
         self.passed_on: list[Marker] = []
         self.closed = False
         self._waiting = threading.Lock()
 
     def wait(self, until: float) -> bool:
         assert self._waiting.acquire(blocking=False), "two threads wait at the server"
-        self.waits += 1
+        self.waits.append(until)
         self._waiting.release()
         return True
 
@@ -171,7 +171,7 @@ class AsyncScriptedWakeUps(ScriptedWakeUps):
     """The same, awaited."""
 
     async def wait(self, until: float) -> bool:  # type: ignore[override]
-        self.waits += 1
+        self.waits.append(until)
         return True
 
     async def stop(self, owed: Iterable[Marker] | None = None) -> None:  # type: ignore[override]
