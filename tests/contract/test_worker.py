@@ -211,7 +211,7 @@ def test_a_handler_is_told_that_its_task_is_cancelled(
     """By the next extension or heartbeat, `context.cancelled` is true; it is no lost lease."""
     caplog.set_level(logging.INFO, "dpq")
     if told_by == "heartbeat":
-        for module in ("worker", "worker_async"):
+        for module in ("telling", "telling_async"):
             monkeypatch.setattr(f"dpq.worker.{module}.BEAT_SECONDS", 0.02)
     told: list[Any] = []
     done = threading.Event()
