@@ -46,12 +46,8 @@ local function text_of(gate)
   if gate.plain then
     return plain_text(gate)
   end
-  local text, rules = head_of_text(gate) .. windows_of(gate), gate.rules
-  text = text .. (gate.meters and meters_text(gate) or '')
-  for i, rule in ipairs(gate.moves and rules or {}) do
-    text = rule.moving and text .. '|' .. gate[i].body or text
-  end
-  return text .. (gate.rest or '') -- what belongs to rules that are lost or unreadable now
+  local text = head_of_text(gate) .. windows_of(gate) .. (gate.meters and meters_text(gate) or '')
+  return text .. slots_of(gate) .. (gate.rest or '') -- what belongs to rules that are lost or unreadable now
 end
 
 local function keep()
