@@ -14,7 +14,7 @@
 -- Lost reply: the second call finds the task gone, and so does ack.
 local time, id, token = ARGV[1], ARGV[2], ARGV[3]
 
--- Needs: now, times, claims
+-- Needs: now, times, layout
 local there = redis.call('EXISTS', tracked)
 local raw = redis.call('HGET', meta, id)
 local claim, at = string.match(raw or '', SHORT_CLAIM)

@@ -15,7 +15,7 @@
 -- Lost reply: as with pop.
 local time, most, visibility, max_bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
 
--- Needs: now, undelivered, times
+-- Needs: now, layout, times
 local settings = redis.call('HMGET', conf, 'next_event', 'token', 'format', 'paused_until', 'gated', 'queue_rules',
   'queue_gate', 'shut_until', 'room_wanted', 'heavy', 'fairness')
 local soonest, last = tonumber(settings[1] or ''), tonumber(settings[2] or '')

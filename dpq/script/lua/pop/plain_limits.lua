@@ -1,5 +1,4 @@
 -- plain_limits: apply limits of one window, and the concurrency of groups, in the short way of pop (pop_plain).
--- Keys: groups closed limits gates tracked
 -- Needs: now, window_rule, plain_gate, plain_text
 -- Gives: plain_limits(rules, gate, heavy): true if all limits of the queue are of this kind, and it lets a task
 --        run. The arguments are settings (pop_plain);

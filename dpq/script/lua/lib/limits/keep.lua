@@ -1,6 +1,5 @@
 -- keep: store the gates that have changed, and the leases that were charged. A gate that holds only grants is stored in
 -- a short form. An empty gate is not stored. Layout: docs/storage.md, "Gates".
--- Keys: conf gates tracked
 -- Needs: now, rules, meters, booked, plain_text, hash_table
 -- Gives: keep(), to be called after the last change of a gate.
 local REPEATED_MS = 120000 -- how long a call for a reset, or for a 429 of a permit, may be sent again

@@ -1,6 +1,5 @@
 -- moving: count what a moving window has granted: never more than its rate in any `per`, at whatever speed. Layout and
 -- proof: docs/design.md, "Moving windows".
--- Keys: conf
 -- Needs: now, booked, slots
 -- Gives: moving(), which makes functions when it is first called. They take a gate and the number of a window:
 --        hold(gate, i, body, spent), which reads the window; if its text is lost, all its units count as spent;
