@@ -13,8 +13,8 @@ import typer
 
 import dpq
 from dpq.cli import admin, dead, doctor, limits, look, pop, produce, run, task, web, worker
-from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, TAKES_IDS, AnyUrl, Queue
-from dpq.cli._terminal import BareNumber, Program, log_to_stderr, show_fault, tell_warnings
+from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, TAKES_IDS, AnyUrl, BareNumber, Queue
+from dpq.cli._terminal import Program, log_to_stderr, show_fault, tell_warnings
 
 __all__ = ["app", "main"]
 

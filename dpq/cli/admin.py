@@ -9,7 +9,7 @@ import typer
 
 from dpq import DPQ
 from dpq.cli._existing import on_new_queue, on_queue
-from dpq.cli._options import Json, option
+from dpq.cli._options import Json, argument, option
 from dpq.cli._terminal import emit, talk
 from dpq.cli.bulk import bulk
 from dpq.cli.daemon import scheduler
@@ -36,7 +36,7 @@ def pause(
     q: DPQ[Any],
     seconds: Annotated[
         float | None,
-        typer.Argument(metavar="[SECONDS]", help="The pause.", show_default="until resume"),
+        argument("[SECONDS]", "The length of the pause.", unset="until resume"),
     ] = None,
 ) -> None:
     """Pause the queue: no consumer gets a task."""

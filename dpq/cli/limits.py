@@ -6,17 +6,18 @@ from typing import Annotated, Any, Literal
 import typer
 from redis.exceptions import ResponseError
 
-from dpq import DPQ, RateLimit
+from dpq import DPQ, Quota, RateLimit
 from dpq.cli import _terminal
 from dpq.cli._existing import on_new_queue, on_queue
-from dpq.cli._options import SELDOM, Json, option, word
-from dpq.cli._render import group_sheet, limit_table, scope_name
+from dpq.cli._options import SELDOM, Json, argument, option, reader
+from dpq.cli._render import limit_table, scope_name
 from dpq.cli._terminal import Failed, emit, tables, talk
 from dpq.limits import words
 from dpq.limits.limits import EVERY_GROUP
 from dpq.limits.rules import LimitRules
 from dpq.link.cluster import forbidden
 from dpq.model.display import shown
+from dpq.model.errors import ConfigurationError
 from dpq.model.moments import say_moment
 from dpq.model.rates import per_text
 from dpq.model.validation import label
@@ -33,6 +34,16 @@ app = typer.Typer(
 group_app = typer.Typer(
     no_args_is_help=True, help="Close or open a group for all consumers; `limit list` shows them."
 )
+
+
+def _rate(text: str) -> RateLimit | Quota:
+    try:
+        return words.read_word(text)
+    except ConfigurationError as error:
+        if "/" in text or text[:1].isdigit():
+            raise
+        raise ConfigurationError(f"{error}; if it is a group, write --group {text}") from None
+
 
 OfGroup = Annotated[
     str | None, option("NAME", "The limit of this group.", "--group", unset="the whole queue")
@@ -62,7 +73,7 @@ def set_limit(
         list[RateLimit] | None,  # quotas too, but typer takes no union
         typer.Argument(
             metavar="RATE",
-            parser=word(words.read_word),
+            parser=reader(_rate),
             help="Units per time: 10/s, 300/15m, 5000/h, 2.5/min, 100/60 (seconds). Several RATEs "
             "hold together. Options follow: burst=N units at once after a pause; "
             "reserve=UNITS:PRIORITY of the burst for this priority or a better one; moving: never "
@@ -230,9 +241,7 @@ def _all_states(q: DPQ[Any]) -> list[LimitState]:
 @on_queue
 def list_limits(
     q: DPQ[Any],
-    group: Annotated[
-        str | None, option("NAME", "Only this group, with all its values.", unset="all")
-    ] = None,
+    group: Annotated[str | None, option("NAME", "Only this group.", unset="all")] = None,
     json: Json = False,
 ) -> None:
     """Show all limits, the units that are left, and which groups are closed."""
@@ -241,12 +250,9 @@ def list_limits(
         emit({"queue": q.queue_name, **state.model_dump()})
     if json:
         return
-    if group is None:
-        tables().print(limit_table(f"limits of {q.queue_name}", states))
-        if any(q.admin.bounds()[:2]):
-            talk(_bounds(q))
-    else:
-        tables().print(group_sheet(f"group {group} of {q.queue_name}", states[0]))
+    tables().print(limit_table(f"limits of {q.queue_name}", states))
+    if group is None and any(q.admin.bounds()[:2]):
+        talk(_bounds(q))
 
 
 @app.command("clear")
@@ -297,9 +303,7 @@ def close_group(
     name: GroupName,
     seconds: Annotated[
         float | None,
-        typer.Argument(
-            metavar="[SECONDS]", help="Seconds from now.", show_default="until it is opened"
-        ),
+        argument("[SECONDS]", "Seconds from now.", unset="until it is opened"),
     ] = None,
     member: OneMember = None,
 ) -> None:

@@ -25,6 +25,7 @@ from dpq.cli._options import (
     read_attempts,
     read_cost,
     read_delays,
+    reader,
 )
 from dpq.cli._terminal import talk
 from dpq.model.queue_settings import DEFAULT_MAX_ATTEMPTS
@@ -38,13 +39,6 @@ def _moment(text: object) -> datetime:
         if moment and moment.utcoffset() is not None:
             return moment
     raise ValueError(f"at: {text!r} must be a time with a time zone, as in 2026-12-24T18:00+01:00")
-
-
-def _option_at(text: str) -> datetime:
-    try:
-        return _moment(text)
-    except ValueError as error:
-        raise typer.BadParameter(str(error).removeprefix("at: ")) from None
 
 
 def push(
@@ -69,7 +63,10 @@ def push(
     at: Annotated[
         Any,
         option(
-            "MOMENT", "When it is ready, as 2026-12-24T18:00+01:00.", unset="", parser=_option_at
+            "MOMENT",
+            "When it is ready, as 2026-12-24T18:00+01:00.",
+            unset="",
+            parser=reader(_moment),
         ),
     ] = None,
     group: Annotated[

@@ -10,7 +10,7 @@ import typer
 
 from dpq import RateLimit
 from dpq.batch import BatchJob, BatchOutcome, run_batch
-from dpq.cli._options import SELDOM, named, option, word
+from dpq.cli._options import SELDOM, named, option, reader
 from dpq.cli._run_meter import RunMeter, tell_outcome
 from dpq.cli._terminal import FAILED, INTERRUPTED
 from dpq.limits import words
@@ -37,7 +37,7 @@ def run(
             "A limit of the API, as 500/m. Repeat it for more.",
             "--limit",
             unset="",
-            parser=word(words.read_word),
+            parser=reader(words.read_word),
         ),
     ] = None,
     save: Annotated[

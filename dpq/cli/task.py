@@ -14,6 +14,7 @@ from dpq.cli._options import (
     NewPriority,
     TaskId,
     Token,
+    argument,
     option,
     read_cost,
 )
@@ -101,9 +102,7 @@ def rate_limited(
     q: DPQ[Any],
     task_id: TaskId,
     token: Token,
-    seconds: Annotated[
-        float, typer.Argument(metavar="SECONDS", help="Seconds from now, as in Retry-After.")
-    ],
+    seconds: Annotated[float, argument("SECONDS", "Seconds from now, as in Retry-After.")],
     scope: Annotated[
         Literal["group", "queue", "task", "member"],
         typer.Option(
@@ -143,7 +142,7 @@ def extend(
     q: DPQ[Any],
     task_id: TaskId,
     token: Token,
-    seconds: Annotated[float, typer.Argument(metavar="SECONDS", help="Seconds from now.")],
+    seconds: Annotated[float, argument("SECONDS", "Seconds from now.")],
 ) -> None:
     """Extend a lease to that many seconds from now; prints its end, in UTC."""
     print(q.extend(_held(q, task_id, token), seconds).isoformat())

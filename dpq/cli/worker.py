@@ -22,11 +22,10 @@ from dpq.cli._options import (
     option,
 )
 from dpq.cli._processes import Parent, children, end_with, report_through
-from dpq.cli._render import leases_table, workers_table
+from dpq.cli._render import LEASES, WORKERS, report
 from dpq.cli._run_task import run_task
-from dpq.cli._terminal import Failed, emit, for_long, tables, talk
+from dpq.cli._terminal import Failed, emit, for_long, talk
 from dpq.explain.operations import Operations
-from dpq.explain.survey import Overview
 from dpq.explain.verdict import NAMES_SHOWN
 from dpq.link.connect import open_url
 from dpq.model.errors import ConfigurationError
@@ -212,22 +211,19 @@ def workers(
         answers = dict(ask_queues(opened.client, names, Operations.overview))
         if told := quiet or unquiet:
             answers = _told(opened.client, answers, told, bool(quiet))
-    _show([each for each in answers.values() if not isinstance(each, Exception)], json)
+    found = working([each for each in answers.values() if not isinstance(each, Exception)])
+    none = "no worker has reported; if a queue had no push so far, name it with --queue"
+    report("workers", WORKERS, [*map(worker_record, found)], json=json, none=none)
     _show_errors(answers, json)
 
 
 def _show_leases(client: Any, names: Sequence[bytes], which: tuple[Any, ...], json: bool) -> None:
     answers = dict(ask_queues(client, names, lambda queue: queue.held(*which)))
     found = {name: leases for name, leases in answers.items() if isinstance(leases, list)}
-    for name, leases in found.items():
-        for lease in leases if json else ():
-            emit({"queue": name, **lease.model_dump()})
-        if leases and not json:
-            tables().print(leases_table(f"leases in {name}", leases))
-            if len(leases) == which[0]:
-                talk(f"perhaps more: dpq workers --leases -n {10 * which[0]}")
-    if not any(found.values()):
-        talk("no such lease")
+    rows = [{"queue": name, **each.model_dump()} for name, few in found.items() for each in few]
+    report("leases", LEASES, rows, json=json, none="no such lease")
+    if not json and which[0] in map(len, found.values()):
+        talk(f"perhaps more: dpq workers --leases -n {10 * which[0]}")
     _show_errors(answers, json)
 
 
@@ -266,18 +262,8 @@ def _no_such_worker(worker: str, seen: Mapping[str, Any]) -> str:
     return f"there is no worker {worker!r}" + (f"; there are {others}" if names else "")
 
 
-def _show(seen: Sequence[Overview], json: bool) -> None:
-    """Print what the queues of a worker know as one row for each worker."""
-    found = working(seen)
-    for each in found if json else ():
-        emit(_row(each))
-    if not found:
-        talk("no worker has reported; if a queue had no push so far, name it with --queue")
-    elif not json:
-        tables().print(workers_table(found))
-
-
-def _row(each: Working) -> dict[str, Any]:
+def worker_record(each: Working) -> dict[str, Any]:
+    """Make a record of a worker, with its queues."""
     fields = each._asdict()
     info: dict[str, Any] = fields.pop("info").model_dump(
         exclude={"queue", "quiet_since", "quiet_by"}
