@@ -67,9 +67,8 @@ def _queues(q: DPQ[Any]) -> Report:
 
 
 def _leases(q: DPQ[Any]) -> Report:
-    return Report(
-        "leases", LEASES, [{"queue": "a", **each.model_dump()} for each in q.admin.held()]
-    )
+    names = {"group": NAME, "worker": "host-7.example:4194303", "host": "host-7.example"}
+    return Report("leases", LEASES, [{**each.model_dump(), **names} for each in q.admin.held()])
 
 
 TABLES: dict[str, tuple[Callable[[DPQ[Any]], Report], set[str]]] = {
