@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
 from redis.exceptions import RedisError
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TimeRemainingColumn
 
 from dpq import DPQ, AsyncDPQ
 from dpq.cli import _terminal
@@ -20,13 +20,8 @@ class Meter:
 
     def __init__(self) -> None:
         self._before: tuple[int, int] | None = None
-        self.bar = Bar(
-            TextColumn("draining"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            lines=_terminal.on_talk is not None,
-        )
+        in_log = _terminal.on_talk is not None
+        self.bar = Bar(BarColumn(), TimeRemainingColumn(), lines=in_log, at_once=True)
 
     def show(self, stats: Sequence[QueueStats], *, end: bool = False) -> None:
         """Show the progress, or the result at the end."""
@@ -39,7 +34,7 @@ class Meter:
             talk(f"drained: {acked} tasks finished, {dead} dead letters, {left} left")
         else:
             done, total = acked + dead, acked + dead + left
-            self.bar.show(f"draining: {done} of {total} tasks", completed=done, total=total)
+            self.bar.show(f"draining: {done} of {total} tasks", done, total)
 
 
 @contextmanager
@@ -55,12 +50,12 @@ def metered(queues: Sequence[DPQ[Any]]) -> Iterator[None]:
 
     looking = threading.Thread(target=look, name="dpq-meter", daemon=True)
     looking.start()
-    try:
-        yield
-    finally:
-        over.set()
-        looking.join()
-        meter.bar.stop()
+    with meter.bar:
+        try:
+            yield
+        finally:
+            over.set()
+            looking.join()
     meter.show([queue.stats() for queue in queues], end=True)
 
 
@@ -73,9 +68,7 @@ async def metered_async(queues: Sequence[AsyncDPQ[Any]]) -> AsyncIterator[None]:
     async def look() -> None:
         meter.show([await queue.stats() for queue in queues])
 
-    try:
+    with meter.bar:
         async with repeated(meter.bar.seconds, look):
             yield
-    finally:
-        meter.bar.stop()
     meter.show([await queue.stats() for queue in queues], end=True)

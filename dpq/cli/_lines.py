@@ -11,11 +11,12 @@ from typing import Any, BinaryIO
 import typer
 from pydantic_core import from_json
 from redis.exceptions import RedisError
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, TaskProgressColumn, TimeElapsedColumn
 
 from dpq import DPQ, Push, QueueFullError
 from dpq.batch.lines import BYTE_ORDER_MARK, Numbered, slices
-from dpq.cli._terminal import Failed, errors, talk
+from dpq.cli._progress import Bar
+from dpq.cli._terminal import Failed, talk
 from dpq.model.errors import DPQError
 
 
@@ -33,31 +34,19 @@ def push_lines(
 ) -> None:
     """Push every line of a stream and print the ids, in order, up to the first bad line."""
     done = 0
-    with _progress() as progress:
-        bar = progress.add_task("", total=_size(stream), done=0)
+    read, size = 0, _size(stream)
+    with Bar(BarColumn(), TaskProgressColumn(), TimeElapsedColumn()) as bar:
         for lines in slices(stream):
             pushes, refusal = _pushes(lines, to_push)
             ids, fault = _push(q, pushes, lines, timeout)
             sys.stdout.write("".join(f"{task_id}\n" for task_id in ids))
             sys.stdout.flush()
             done += len(ids)
-            progress.update(bar, advance=sum(len(line) + 1 for _, line in lines), done=done)
+            read += sum(len(line) + 1 for _, line in lines)
+            bar.show(f"{done} tasks pushed", read, size)
             if fault or refusal:
                 raise Failed(f"{fault or refusal}; {done} tasks before were pushed")
     talk(f"pushed {done} tasks to {q.queue_name!r}")
-
-
-def _progress() -> Progress:
-    columns = (
-        TextColumn("{task.fields[done]} tasks pushed"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeElapsedColumn(),
-    )
-    # rich can redirect stdout to its own stream: right only if both are the terminal
-    mixed = sys.stdout.isatty()
-    hidden = not errors.is_terminal
-    return Progress(*columns, console=errors, redirect_stdout=mixed, disable=hidden, transient=True)
 
 
 def _size(stream: BinaryIO) -> int | None:

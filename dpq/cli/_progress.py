@@ -1,12 +1,14 @@
 """The showing of a progress on stderr: a bar at a terminal, else a line every 5 s."""
 
 import asyncio
+import sys
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from typing import Self
 
 from redis.exceptions import RedisError
-from rich.progress import Progress, ProgressColumn
+from rich.progress import Progress, ProgressColumn, TextColumn
 
 from dpq.cli._terminal import errors, talk
 
@@ -16,28 +18,50 @@ LINE_SECONDS = 5.0
 
 
 class Bar:
-    """A bar, or lines where there can be no bar; `seconds` lie between two looks."""
+    """A bar behind a text for a `with`, or lines where there can be no bar.
 
-    def __init__(self, *columns: ProgressColumn, lines: bool, **fields: Any) -> None:
-        """Make a bar that shows nothing yet; `lines` makes lines also at a terminal."""
-        bar = errors.is_terminal and not lines
-        self.live = bar
-        self.seconds = BAR_SECONDS if bar else LINE_SECONDS
-        self._progress = Progress(*columns, console=errors, transient=True) if bar else None
-        self._row = self._progress.add_task("", **fields) if self._progress else None
+    Attributes:
+        live: It is a bar.
+        seconds: The time between two looks.
+    """
 
-    def show(self, line: str, **fields: Any) -> None:
-        """Update the bar with the fields, or print the line."""
-        if self._progress and self._row is not None:
-            self._progress.start()
-            self._progress.update(self._row, **fields)
-        else:
-            talk(line)
+    def __init__(
+        self, *columns: ProgressColumn, lines: bool = False, at_once: bool = False
+    ) -> None:
+        """Make a bar that shows nothing yet.
 
-    def stop(self) -> None:
+        Args:
+            columns: What stands before the text.
+            lines: Write lines also at a terminal.
+            at_once: The first line needs not wait until `seconds` have passed.
+        """
+        self.live = errors.is_terminal and not lines
+        self.seconds = BAR_SECONDS if self.live else LINE_SECONDS
+        self._due = 0.0 if at_once else time.monotonic() + self.seconds
+        text = TextColumn("{task.description}", markup=False)
+        # rich would redirect stdout to its own stream: right only if both are the terminal
+        mixed = errors.is_terminal and sys.stdout.isatty()
+        self._progress = Progress(
+            *columns, text, console=errors, transient=True, redirect_stdout=mixed
+        )
+        self._row = self._progress.add_task("", total=None)
+
+    def __enter__(self) -> Self:
+        """Return the bar."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
         """Remove the bar."""
-        if self._progress:
-            self._progress.stop()
+        self._progress.stop()
+
+    def show(self, text: str, done: float = 0, total: float | None = None) -> None:
+        """Update the bar; or print the text, but not more often than each `seconds`."""
+        if self.live:
+            self._progress.start()
+            self._progress.update(self._row, description=text, completed=done, total=total)
+        elif time.monotonic() >= self._due:
+            self._due = time.monotonic() + 0.9 * self.seconds
+            talk(text)
 
 
 @asynccontextmanager

@@ -1,12 +1,12 @@
 """`dpq admin bulk`: an action on all tasks that pass a filter, with its progress."""
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any, Literal
 
 import typer
-from rich.progress import BarColumn, TextColumn
+from rich.progress import BarColumn
 
 from dpq import DPQ, Filter, TaskState
 from dpq.cli import _terminal
@@ -137,13 +137,13 @@ def bulk(
             states = [each for each in OF_STATES[action] if state in (None, each)]
             print(sum(q.admin.count(chosen.of(each)) for each in states))
         else:
-            with _shown() as bar:
+            with _shown() as show:
                 made = q.admin.bulk(
                     *(action, chosen),
                     priority=priority,
                     reason=because,
                     rate=rate,
-                    progress=bar,
+                    progress=show,
                     by=this_user("dpq admin bulk"),
                 )
             _tell(made)
@@ -182,34 +182,25 @@ def _agreed(what: str, yes: bool) -> bool:
     return yes or typer.confirm(shown(f"This {what}; they may run again at once. Do it?"), err=True)
 
 
-class _Shown:
-    """Shows the progress; returns False once the action is to stop."""
-
-    def __init__(self) -> None:
-        self.stops = False
-        self.bar = Bar(
-            BarColumn(), TextColumn("{task.fields[told]}"), lines=False, told="", total=1
-        )
-
-    def __call__(self, now: BulkProgress) -> bool:
-        acted = now.done + now.missed
-        told = f"{acted} of {now.count} done" if acted else f"{now.count} found"
-        self.bar.show(told, told=told, completed=acted, total=max(1, now.count))
-        return not self.stops
-
-
 @contextmanager
-def _shown() -> Iterator[_Shown]:
+def _shown() -> Iterator[Callable[[BulkProgress], bool]]:
     """Show the progress of the body; Ctrl-C stops it after a step, a second one at once."""
-    shown = _Shown()
+    stops = False
 
     def stop(*_: object) -> None:
+        nonlocal stops
         signal.signal(signal.SIGINT, before)
-        shown.stops = True
+        stops = True
+
+    def show(now: BulkProgress) -> bool:
+        acted = now.done + now.missed
+        told = f"{acted} of {now.count} done" if acted else f"{now.count} found"
+        bar.show(told, acted, max(1, now.count))
+        return not stops
 
     before = signal.signal(signal.SIGINT, stop)
     try:
-        yield shown
+        with Bar(BarColumn(), at_once=True) as bar:
+            yield show
     finally:
         signal.signal(signal.SIGINT, before)
-        shown.bar.stop()

@@ -3,21 +3,27 @@
 import socket
 import time
 from contextlib import closing
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 from redis.exceptions import ResponseError
+from rich.progress import SpinnerColumn
 
 from dpq import DPQ, DPQError
 from dpq.cli._health import WITHIN_SECONDS, Limits, show_health
 from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Json, Queues, Url, named_queues, option
-from dpq.cli._terminal import Failed, at_terminal, emit, say, talk
+from dpq.cli._progress import Bar
+from dpq.cli._terminal import Failed, emit, say, talk
 from dpq.link.asking import load_scripts as load_all
 from dpq.link.connect import open_url
 from dpq.model.diagnosis import clock_problems, explain
 from dpq.queue.inside import operations_of, session_of
 from dpq.registry.all_queues import inspect_server, missing_queue
+from dpq.script.command import Steps
 from dpq.types import Problem, Verdict
+from dpq.verbs.base import PAGE
+
+T = TypeVar("T")
 
 
 def doctor(
@@ -81,8 +87,8 @@ def _examine(url: str, names: list[str], json: bool) -> None:
         raise typer.BadParameter("without --quick it takes one", param_hint="--queue")
     queue = names[0]
     with DPQ[Any].from_url(url, queue) as q:
-        talk(f"checking {queue!r}; with many tasks this takes a while") if at_terminal() else None
-        found = q.check()
+        with Bar(SpinnerColumn()) as bar:
+            found = session_of(q).run(lambda: _watched(operations_of(q).check(), bar))
         of_server, missing = inspect_server(q)
         unknown = missing_queue(q)
         found += of_server
@@ -101,6 +107,20 @@ def _examine(url: str, names: list[str], json: bool) -> None:
     if found or stuck:
         raise Failed(f"{len(found) + stuck} problems in {where}")
     talk(unknown or f"no problems in {where}")
+
+
+def _watched(steps: Steps[T], bar: Bar) -> Steps[T]:
+    """Show how much a check has looked at."""
+    answer, pages = None, 0
+    while True:
+        try:
+            command = steps.send(answer)
+        except StopIteration as end:
+            found: T = end.value
+            return found
+        answer = yield command
+        pages += 1
+        bar.show(f"checked {pages * PAGE} entries")
 
 
 def _judge(q: DPQ[Any], found: list[Problem]) -> Verdict | None:

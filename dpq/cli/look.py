@@ -10,7 +10,7 @@ import typer
 from redis.exceptions import ResponseError
 from rich.console import Group
 from rich.live import Live
-from rich.progress import BarColumn, TaskProgressColumn, TextColumn
+from rich.progress import BarColumn
 
 from dpq import DPQ, Task, TaskState
 from dpq.cli._existing import existing, judged, on_queue
@@ -108,34 +108,17 @@ def get(
 def _follow(q: DPQ[Any], task_id: str) -> None:
     """Show the state and the progress of a task until it has ended."""
     said = ""
-    bar = Bar(
-        TextColumn("{task.fields[state]}", markup=False),
-        BarColumn(),
-        TaskProgressColumn(),
-        TextColumn("{task.fields[text]}", markup=False),
-        lines=False,
-        state="",
-        text="",
-    )
+    with Bar(BarColumn(), at_once=True) as bar:
 
-    def tell(task: Task[Any]) -> None:
-        nonlocal said
-        progress = task.progress
-        line = " ".join((task.id, _state(task), shown(str(progress or "")))).rstrip()
-        if line != said or bar.live:
-            bar.show(
-                line,
-                state=_state(task),
-                completed=progress.done if progress else 0,
-                total=progress.total if progress else None,
-                text=shown(progress.text) if progress else "",
-            )
-        said = line
+        def tell(task: Task[Any]) -> None:
+            nonlocal said
+            at = task.progress
+            line = " ".join((task.id, _state(task), shown(str(at or "")))).rstrip()
+            if line != said or bar.live:
+                bar.show(line, at.done if at else 0, at.total if at else None)
+            said = line
 
-    try:
         follow(q, task_id, tell, lambda: bar.seconds)
-    finally:
-        bar.stop()
 
 
 def _state(task: Task[Any]) -> str:

@@ -2,13 +2,11 @@
 
 import json
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.progress import TextColumn
 
 from dpq import DPQ
 from dpq.cli._existing import on_queue
@@ -29,16 +27,10 @@ class _Counted:
         self.seekable = getattr(lines, "seekable", lambda: False)
 
     def __iter__(self) -> Iterator[Any]:
-        bar = Bar(TextColumn("{task.fields[done]} lines " + self._what), lines=False, done=0)
-        try:
-            look = time.monotonic() + bar.seconds
+        with Bar() as bar:
             for done, line in enumerate(self._lines, 1):
                 yield line
-                if time.monotonic() >= look:
-                    look = time.monotonic() + bar.seconds
-                    bar.show(f"{done} lines {self._what}", done=done)
-        finally:
-            bar.stop()
+                bar.show(f"{done} lines {self._what}", done)
 
     def tell(self) -> int:
         """Return the place in the file, to come back to it."""
