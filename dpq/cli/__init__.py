@@ -47,8 +47,7 @@ def root(
         ),
     ] = 0,
     version: Annotated[
-        bool,
-        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """A delayed priority queue with visibility timeouts on Redis.

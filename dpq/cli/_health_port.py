@@ -45,7 +45,6 @@ HealthPort = Annotated[
     option(
         "PORT",
         "Answer HTTP /live and /ready on this port, for orchestrators; 0 takes a free one.",
-        unset="",
         seldom=True,
         min=0,
         max=65535,

@@ -192,7 +192,6 @@ Queues = Annotated[
         "NAME",
         "A queue; repeat it for more.",
         "--queue",
-        unset="",
         autocompletion=complete_queue,
         envvar="DPQ_QUEUES",
         rich_help_panel="Where",
@@ -210,8 +209,8 @@ TaskIds = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Id
 Token = Annotated[
     int, typer.Argument(metavar="TOKEN", help="The delivery's token, as pop has printed it.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Delete. Without it, nothing is deleted.")]
+Json = Annotated[bool, flag("Print JSON, one object per line.", "--json")]
+Yes = Annotated[bool, flag("Delete. Without it, nothing is deleted.", "--yes")]
 Priority = Annotated[
     float,
     option(
@@ -233,7 +232,6 @@ NewOrder = Annotated[
         "ORDER",
         "Make a new queue in which the biggest priority runs first, equal ones fifo or lifo; or "
         "with min the smallest.",
-        unset="",
         seldom=True,
     ),
 ]

@@ -20,6 +20,7 @@ from dpq.cli._options import (
     Queue,
     Url,
     Yes,
+    flag,
     option,
 )
 from dpq.cli._progress import Bar
@@ -53,8 +54,7 @@ def bulk(
     ] = None,
     group: OfGroup = None,
     key_prefix: Annotated[
-        str | None,
-        option("TEXT", "Only keys that begin with this.", unset="any", seldom=True),
+        str | None, option("TEXT", "Only keys that begin with this.", unset="any", seldom=True)
     ] = None,
     least: Annotated[
         float | None, option("NUMBER", "Only from this priority on.", unset="any", seldom=True)
@@ -91,7 +91,7 @@ def bulk(
         float | None, option("SECONDS", "Of release: what is held this long.", unset="any", min=0)
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only count the tasks, and print their number.")
+        bool, flag("Only count the tasks, and print their number.", "--dry-run")
     ] = False,
     yes: Yes = False,
     url: Url = DEFAULT_URL,

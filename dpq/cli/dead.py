@@ -6,7 +6,7 @@ import typer
 
 from dpq import DPQ, TaskState
 from dpq.cli._existing import on_queue
-from dpq.cli._options import TAKES_IDS, Json, OfGroup, OfReason, TaskIds, option
+from dpq.cli._options import TAKES_IDS, Json, OfGroup, OfReason, TaskIds, flag, option
 from dpq.cli._terminal import talk
 from dpq.cli.look import show_tasks
 from dpq.queue.inside import operations_of, session_of
@@ -39,7 +39,7 @@ def list_dead(
 def replay(
     q: DPQ[Any],
     ids: TaskIds = None,
-    everything: Annotated[bool, typer.Option("--all", help="All dead tasks.")] = False,
+    everything: Annotated[bool, flag("All dead tasks.", "--all")] = False,
     reason: OfReason = None,
     group: OfGroup = None,
     rate: Annotated[

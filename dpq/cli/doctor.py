@@ -11,7 +11,16 @@ from rich.progress import SpinnerColumn
 
 from dpq import DPQ, DPQError
 from dpq.cli._health import WITHIN_SECONDS, Limits, show_health
-from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Json, Queues, Url, named_queues, option
+from dpq.cli._options import (
+    DEFAULT_QUEUE,
+    DEFAULT_URL,
+    Json,
+    Queues,
+    Url,
+    flag,
+    named_queues,
+    option,
+)
 from dpq.cli._progress import Bar
 from dpq.cli._terminal import Failed, emit, say, talk
 from dpq.link.asking import load_scripts as load_all
@@ -29,8 +38,7 @@ T = TypeVar("T")
 def doctor(
     ctx: typer.Context,
     quick: Annotated[
-        bool,
-        typer.Option("--quick", help="Only see that the server answers: for alarms, containers."),
+        bool, flag("Only see that the server answers: for alarms, containers.", "--quick")
     ] = False,
     worker: Annotated[
         float | None,
@@ -57,9 +65,9 @@ def doctor(
     ] = WITHIN_SECONDS,
     load_scripts: Annotated[
         bool,
-        typer.Option(
+        flag(
+            "Only load all scripts into the server, for users without EVAL; prints how many.",
             "--load-scripts",
-            help="Only load all scripts into the server, for users without EVAL; prints how many.",
         ),
     ] = False,
     json: Json = False,

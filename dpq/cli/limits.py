@@ -9,7 +9,7 @@ from redis.exceptions import ResponseError
 from dpq import DPQ, Quota, RateLimit
 from dpq.cli import _terminal
 from dpq.cli._existing import on_new_queue, on_queue
-from dpq.cli._options import SELDOM, Json, argument, option, reader
+from dpq.cli._options import Json, argument, flag, option, reader
 from dpq.cli._render import limit_table, scope_name
 from dpq.cli._terminal import Failed, emit, tables, talk
 from dpq.limits import words
@@ -49,12 +49,9 @@ OfGroup = Annotated[
     str | None, option("NAME", "The limit of this group.", "--group", unset="the whole queue")
 ]
 OfEveryGroup = Annotated[
-    bool,
-    typer.Option("--every-group", help="The limit of each group without one of its own."),
+    bool, flag("The limit of each group without one of its own.", "--every-group")
 ]
-Sure = Annotated[
-    bool, typer.Option("--yes", help="Do not ask at a terminal.", rich_help_panel=SELDOM)
-]
+Sure = Annotated[bool, flag("Do not ask at a terminal.", "--yes", seldom=True)]
 
 
 def _scope(group: str | None, every_group: bool) -> str | None:
@@ -90,18 +87,13 @@ def set_limit(
         int | None, option("N", "Tasks that may run at once.", unset="any number")
     ] = None,
     in_order: Annotated[
-        bool,
-        typer.Option(
-            "--in-order",
-            help="One task at a time; a retry holds up the rest.",
-        ),
+        bool, flag("One task at a time; a retry holds up the rest.", "--in-order")
     ] = False,
     member: Annotated[
         list[str] | None,
         option(
             "NAME",
             "A key or proxy of the group; the limit holds for each. Give it several times.",
-            unset="",
             seldom=True,
         ),
     ] = None,
@@ -115,24 +107,17 @@ def set_limit(
         ),
     ] = None,
     max_tasks: Annotated[
-        int | None,
-        option("N", "The most live tasks of the queue; 0: no bound.", unset="", seldom=True),
+        int | None, option("N", "The most live tasks of the queue; 0: no bound.", seldom=True)
     ] = None,
     max_waiting: Annotated[
-        int | None,
-        option("N", "The most waiting tasks of each group; 0: no bound.", unset="", seldom=True),
+        int | None, option("N", "The most waiting tasks of each group; 0: no bound.", seldom=True)
     ] = None,
     when_full: Annotated[
         Literal["refuse", "drop_worst"] | None,
-        option("MODE", "In a full group: refuse, or drop_worst of it.", unset="", seldom=True),
+        option("MODE", "In a full group: refuse, or drop_worst of it.", seldom=True),
     ] = None,
     reset: Annotated[
-        bool,
-        typer.Option(
-            "--reset",
-            help="Forget what was granted, counted and learned.",
-            rich_help_panel=SELDOM,
-        ),
+        bool, flag("Forget what was granted, counted and learned.", "--reset", seldom=True)
     ] = False,
     yes: Sure = False,
 ) -> None:
@@ -302,8 +287,7 @@ def close_group(
     q: DPQ[Any],
     name: GroupName,
     seconds: Annotated[
-        float | None,
-        argument("[SECONDS]", "Seconds from now.", unset="until it is opened"),
+        float | None, argument("[SECONDS]", "Seconds from now.", unset="until it is opened")
     ] = None,
     member: OneMember = None,
 ) -> None:

@@ -75,7 +75,6 @@ def get(
             "[SECONDS]",
             "Print the result instead: wait this long for the task's end, without a number for "
             "ever, and show its progress.",
-            unset="",
             min=0,
         ),
     ] = None,
@@ -180,11 +179,10 @@ Watch = Annotated[
 def stats(
     watch: Watch = None,
     batch: Annotated[
-        str | None, option("NAME", "Show this batch instead: its tasks left and done.", unset="")
+        str | None, option("NAME", "Show this batch instead: its tasks left and done.")
     ] = None,
     history: Annotated[
-        float | None,
-        option("SECONDS", "Show this much of the past instead, by minutes.", unset="", min=1),
+        float | None, option("SECONDS", "Show this much of the past instead, by minutes.", min=1)
     ] = None,
     json: Json = False,
     url: Url = DEFAULT_URL,

@@ -3,11 +3,9 @@
 import sys
 from typing import Annotated, Any
 
-import typer
-
 from dpq import DPQ
 from dpq.cli._existing import on_new_queue
-from dpq.cli._options import option
+from dpq.cli._options import flag, option
 from dpq.cli._terminal import Failed, emit
 from dpq.model.queue_settings import DEFAULT_VISIBILITY
 
@@ -22,15 +20,11 @@ def pop(
     visibility: Annotated[
         float, option("SECONDS", "Time in which no other consumer gets the task.")
     ] = DEFAULT_VISIBILITY,
-    ack: Annotated[
-        bool, typer.Option("--ack", help="Finish each task after it is printed.")
-    ] = False,
+    ack: Annotated[bool, flag("Finish each task after it is printed.", "--ack")] = False,
     id: Annotated[
         str | None, option("ID", "Take only this task, wherever it stands.", unset="the best")
     ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Take the task of --id even if it is delayed.")
-    ] = False,
+    force: Annotated[bool, flag("Take the task of --id even if it is delayed.", "--force")] = False,
 ) -> None:
     """Take the best ready task; prints it as a line of JSON, with its id and token.
 

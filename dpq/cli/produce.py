@@ -15,12 +15,12 @@ from dpq.cli._lines import open_lines, push_lines
 from dpq.cli._options import (
     DEFAULT_QUEUE,
     DEFAULT_URL,
-    SELDOM,
     Delay,
     NewOrder,
     Priority,
     Queue,
     Url,
+    flag,
     option,
     read_attempts,
     read_cost,
@@ -44,37 +44,27 @@ def _moment(text: object) -> datetime:
 def push(
     ctx: typer.Context,
     payload: Annotated[
-        str | None,
-        typer.Argument(metavar="[JSON]", help="One payload. Without it, stdin is read."),
+        str | None, typer.Argument(metavar="[JSON]", help="One payload. Without it, stdin is read.")
     ] = None,
     file: Annotated[
-        Path | None, option("PATH", "One JSON payload a line (NDJSON); - is stdin.", unset="")
+        Path | None, option("PATH", "One JSON payload a line (NDJSON); - is stdin.")
     ] = None,
     full: Annotated[
         bool,
-        typer.Option(
-            "--full",
-            help="Each line is an object: payload, and options by name, as in on_duplicate. "
+        flag(
+            "Each line is an object: payload, and options by name, as in on_duplicate. "
             "Those given here are the defaults.",
+            "--full",
         ),
     ] = False,
     priority: Priority = 0,
     delay: Delay = 0,
     at: Annotated[
         Any,
-        option(
-            "MOMENT",
-            "When it is ready, as 2026-12-24T18:00+01:00.",
-            unset="",
-            parser=reader(_moment),
-        ),
+        option("MOMENT", "When it is ready, as 2026-12-24T18:00+01:00.", parser=reader(_moment)),
     ] = None,
-    group: Annotated[
-        str | None, option("NAME", "Tasks of one group share a limit.", unset="")
-    ] = None,
-    key: Annotated[
-        str | None, option("NAME", "A name that only one stored task has.", unset="")
-    ] = None,
+    group: Annotated[str | None, option("NAME", "Tasks of one group share a limit.")] = None,
+    key: Annotated[str | None, option("NAME", "A name that only one stored task has.")] = None,
     on_duplicate: Annotated[
         Literal["keep", "update", "raise_priority", "rerun", "error"],
         option("MODE", "If the key is taken: keep, update, raise_priority, rerun or error."),
@@ -84,73 +74,51 @@ def push(
         option("N", "Failures until it is dead; inf: never.", seldom=True, parser=read_attempts),
     ] = DEFAULT_MAX_ATTEMPTS,
     expires_in: Annotated[
-        float | None,
-        option("SECONDS", "If it has not started by then, it is dead.", unset="", seldom=True),
+        float | None, option("SECONDS", "If it has not started by then, it is dead.", seldom=True)
     ] = None,
     cost: Annotated[
         Any, option("UNITS", "Units it takes of limits, also tokens=1800.", parser=read_cost)
     ] = 1,
-    every: Annotated[
-        float | None, option("SECONDS", "Run again every that many seconds.", unset="")
-    ] = None,
-    cron: Annotated[
-        str | None, option("EXPR", "Run again at the times of 'M H D M W'.", unset="")
-    ] = None,
+    every: Annotated[float | None, option("SECONDS", "Run again every that many seconds.")] = None,
+    cron: Annotated[str | None, option("EXPR", "Run again at the times of 'M H D M W'.")] = None,
     timezone: Annotated[str, option("ZONE", "Time zone of --cron.", seldom=True)] = "UTC",
     visibility: Annotated[
-        float | None,
-        option("SECONDS", "Length of its leases, not the consumer's.", unset="", seldom=True),
+        float | None, option("SECONDS", "Length of its leases, not the consumer's.", seldom=True)
     ] = None,
     time_limit: Annotated[
         float | None,
-        option("SECONDS", "Longest run of its handler, not the worker's.", unset="", seldom=True),
+        option("SECONDS", "Longest run of its handler, not the worker's.", seldom=True),
     ] = None,
     member: Annotated[
-        str | None,
-        option("NAME", "The member of its group's pool to run as.", unset="", seldom=True),
+        str | None, option("NAME", "The member of its group's pool to run as.", seldom=True)
     ] = None,
     batch: Annotated[
-        str | None,
-        option("NAME", "Its batch, which `dpq stats --batch` counts.", unset="", seldom=True),
+        str | None, option("NAME", "Its batch, which `dpq stats --batch` counts.", seldom=True)
     ] = None,
     seal: Annotated[
-        bool,
-        typer.Option(
-            "--seal", help="No more tasks of --batch are to come.", rich_help_panel=SELDOM
-        ),
+        bool, flag("No more tasks of --batch are to come.", "--seal", seldom=True)
     ] = False,
     unique_for: Annotated[
-        float | None,
-        option("SECONDS", "Its key stays taken so long after its ack; inf: for ever.", unset=""),
+        float | None, option("SECONDS", "Its key stays taken so long after its ack; inf: for ever.")
     ] = None,
     after: Annotated[
-        list[str] | None,
-        option("ID", "A task that must end before it; repeatable.", unset="", seldom=True),
+        list[str] | None, option("ID", "A task that must end before it; repeatable.", seldom=True)
     ] = None,
     on_dead: Annotated[
         Literal["bury", "run"], option("MODE", "If that one dies: bury or run.", seldom=True)
     ] = "bury",
     backoff: Annotated[
-        Any,
-        option(
-            "SECONDS",
-            "Delays after failures, as 1,5,30.",
-            unset="",
-            seldom=True,
-            parser=read_delays,
-        ),
+        Any, option("SECONDS", "Delays after failures, as 1,5,30.", seldom=True, parser=read_delays)
     ] = None,
     max_lapses: Annotated[
-        int | None,
-        option("N", "Leases that may run out until it is dead.", unset="", seldom=True),
+        int | None, option("N", "Leases that may run out until it is dead.", seldom=True)
     ] = None,
     debounce: Annotated[
         float | None,
-        option("SECONDS", "Ready so long after the newest push of its key.", unset="", seldom=True),
+        option("SECONDS", "Ready so long after the newest push of its key.", seldom=True),
     ] = None,
     debounce_max: Annotated[
-        float | None,
-        option("SECONDS", "Longest delay by --debounce in all.", unset="", seldom=True),
+        float | None, option("SECONDS", "Longest delay by --debounce in all.", seldom=True)
     ] = None,
     timeout: Annotated[float, option("SECONDS", "Wait for room in a full queue.", seldom=True)] = 0,
     order: NewOrder = None,

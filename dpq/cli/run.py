@@ -10,7 +10,7 @@ import typer
 
 from dpq import RateLimit
 from dpq.batch import BatchJob, BatchOutcome, run_batch
-from dpq.cli._options import SELDOM, named, option, reader
+from dpq.cli._options import flag, named, option, reader
 from dpq.cli._run_meter import RunMeter, tell_outcome
 from dpq.cli._terminal import FAILED, INTERRUPTED
 from dpq.limits import words
@@ -36,7 +36,6 @@ def run(
             "RATE",
             "A limit of the API, as 500/m. Repeat it for more.",
             "--limit",
-            unset="",
             parser=reader(words.read_word),
         ),
     ] = None,
@@ -53,17 +52,16 @@ def run(
         option(
             "FILE",
             "Answers that another machine has saved: not sent again; --ordered merges them.",
-            unset="",
             seldom=True,
             exists=True,
             dir_okay=False,
         ),
     ] = None,
     ordered: Annotated[
-        bool, typer.Option("--ordered", help="At the end, put the answers into the file's order.")
+        bool, flag("At the end, put the answers into the file's order.", "--ordered")
     ] = False,
     header: Annotated[
-        list[str] | None, option("'NAME: VALUE'", "A header of each request.", unset="")
+        list[str] | None, option("'NAME: VALUE'", "A header of each request.")
     ] = None,
     header_env: Annotated[
         list[str] | None,
@@ -71,7 +69,6 @@ def run(
             "'NAME: VARIABLE'",
             "A header with the value of an environment variable, as in "
             "'Authorization: Bearer VARIABLE'.",
-            unset="",
         ),
     ] = None,
     workers: Annotated[
@@ -106,22 +103,13 @@ def run(
             min=0.1,
         ),
     ] = 30.0,
-    retry_dead: Annotated[
-        bool, typer.Option("--retry-dead", help="Send dead requests again.")
-    ] = False,
+    retry_dead: Annotated[bool, flag("Send dead requests again.", "--retry-dead")] = False,
     again: Annotated[
         bool,
-        typer.Option(
-            "--again",
-            help="Send again what is done, but has no answer in the files.",
-            rich_help_panel=SELDOM,
-        ),
+        flag("Send again what is done, but has no answer in the files.", "--again", seldom=True),
     ] = False,
     json: Annotated[
-        bool,
-        typer.Option(
-            "--json", help="Print the progress as JSON lines on stdout.", rich_help_panel=SELDOM
-        ),
+        bool, flag("Print the progress as JSON lines on stdout.", "--json", seldom=True)
     ] = False,
     redis: Annotated[
         str | None,

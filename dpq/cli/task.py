@@ -15,6 +15,7 @@ from dpq.cli._options import (
     TaskId,
     Token,
     argument,
+    flag,
     option,
     read_cost,
 )
@@ -172,7 +173,7 @@ def cancel(
     task_id: AnyTaskId = None,
     key: Key = None,
     not_running: Annotated[
-        bool, typer.Option("--not-running", help="Leave the task alone if it is running.")
+        bool, flag("Leave the task alone if it is running.", "--not-running")
     ] = False,
 ) -> None:
     """Remove a task, or free a key that stayed taken after its task had ended.

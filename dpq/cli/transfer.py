@@ -6,12 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from dpq import DPQ
 from dpq.cli._existing import on_queue
 from dpq.cli._lines import open_lines
-from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, NewOrder, Queue, Url, option
+from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, NewOrder, Queue, Url, flag, option
 from dpq.cli._progress import Bar
 from dpq.cli._terminal import Failed, talk
 
@@ -46,10 +44,7 @@ def export(
     q: DPQ[Any],
     pause: Annotated[
         bool,
-        typer.Option(
-            "--pause",
-            help="Pause the queue meanwhile, and fail if it has changed: an exact copy.",
-        ),
+        flag("Pause the queue meanwhile, and fail if it has changed: an exact copy.", "--pause"),
     ] = False,
 ) -> None:
     """Write a queue to stdout, as lines of JSON: settings, limits and all tasks.
@@ -83,16 +78,13 @@ def export(
 def import_(
     file: Annotated[Path | None, option("PATH", "The export; - is stdin.", unset="stdin")] = None,
     follow: Annotated[
-        bool,
-        typer.Option("--follow", help="Keep the queue's settings and limits, not the export's."),
+        bool, flag("Keep the queue's settings and limits, not the export's.", "--follow")
     ] = False,
     keep: Annotated[
-        bool,
-        typer.Option("--keep", help="Leave out tasks whose id or key another task has."),
+        bool, flag("Leave out tasks whose id or key another task has.", "--keep")
     ] = False,
     again: Annotated[
-        bool,
-        typer.Option("--again", help="Add what is not stored, also what was imported before."),
+        bool, flag("Add what is not stored, also what was imported before.", "--again")
     ] = False,
     order: NewOrder = None,
     url: Url = DEFAULT_URL,

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dpq.cli._options import DEFAULT_URL, Queues, Url, named_queues, option
+from dpq.cli._options import DEFAULT_URL, Queues, Url, flag, named_queues, option
 from dpq.cli._terminal import Failed, for_long, talk
 from dpq.link.connect import open_url
 from dpq.model.errors import ConfigurationError
@@ -26,9 +26,7 @@ def web(
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")
     ] = 8321,
-    write: Annotated[
-        bool, typer.Option("--write", help="Allow changes. Without it, pages only show.")
-    ] = False,
+    write: Annotated[bool, flag("Allow changes. Without it, pages only show.", "--write")] = False,
     token_env: Annotated[
         str, option("NAME", "The variable with the token to log in with: at least 32 characters.")
     ] = TOKEN_VARIABLE,
@@ -46,7 +44,7 @@ def web(
             help="The name of the environment, at the top of each page.", show_default="none"
         ),
     ] = "",
-    no_payloads: Annotated[bool, typer.Option("--no-payloads", help="Show no payloads.")] = False,
+    no_payloads: Annotated[bool, flag("Show no payloads.", "--no-payloads")] = False,
     server_name: Annotated[
         str | None,
         option(

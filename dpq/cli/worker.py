@@ -17,6 +17,7 @@ from dpq.cli._options import (
     Json,
     Queues,
     Url,
+    flag,
     named,
     named_queues,
     option,
@@ -66,8 +67,7 @@ def worker(
     order: Annotated[
         QueueOrder,
         typer.Option(
-            help="strict: the first queue goes first; round_robin: in turn.",
-            rich_help_panel=SELDOM,
+            help="strict: the first queue goes first; round_robin: in turn.", rich_help_panel=SELDOM
         ),
     ] = "strict",
     visibility: Annotated[
@@ -99,17 +99,16 @@ def worker(
         ),
     ] = None,
     drain: Annotated[
-        bool, typer.Option("--drain", help="End when the queues are empty; shows the progress.")
+        bool, flag("End when the queues are empty; shows the progress.", "--drain")
     ] = False,
     task: Annotated[
-        str | None,
-        option("ID", "Run only this task, once, and print its error: to debug.", unset=""),
+        str | None, option("ID", "Run only this task, once, and print its error: to debug.")
     ] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Take the task of --task even if it is delayed.")
+        bool, flag("Take the task of --task even if it is delayed.", "--force")
     ] = False,
     quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Show no progress, and log only warnings.")
+        bool, flag("Show no progress, and log only warnings.", "--quiet", "-q")
     ] = False,
     log: Log = "text",
     health_port: HealthPort = None,
@@ -172,7 +171,7 @@ def workers(
         str | None, option("NAME", "Tell it to take tasks again.", unset="nobody")
     ] = None,
     leases: Annotated[
-        bool, typer.Option("--leases", help="Show the running tasks, the longest held first.")
+        bool, flag("Show the running tasks, the longest held first.", "--leases")
     ] = False,
     worker: Annotated[
         str | None, option("NAME", "With --leases: only those of this worker.", unset="all")
