@@ -46,9 +46,6 @@ TEXT = logging.Formatter("%(asctime)s UTC %(levelname)-7s %(message)s")
 
 TEXT.converter, TEXT.default_msec_format = time.gmtime, "%s.%03d"
 
-on_failure: Callable[[str], None] | None = None
-"""A function that is also called with the text of an error that ends the program."""
-
 on_talk: Callable[[str], object] | None = None
 """A function that writes the messages of `talk` instead, as `--log json` does."""
 
@@ -194,6 +191,4 @@ def _report(ctx: Any, error: Exception, code: int) -> NoReturn:
     if ":" in url:  # a URL without ":" has no password, and may be a part of any text
         lines = [line.replace(url, mask(url)) for line in lines]
     talk("".join(lines))
-    if on_failure:
-        on_failure(lines[-1].removeprefix("error: "))
     raise typer.Exit(code) from error

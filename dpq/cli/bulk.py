@@ -10,15 +10,11 @@ from rich.progress import BarColumn
 
 from dpq import DPQ, Filter, TaskState
 from dpq.cli import _terminal
-from dpq.cli._existing import existing
+from dpq.cli._existing import on_queue
 from dpq.cli._options import (
-    DEFAULT_QUEUE,
-    DEFAULT_URL,
     NewPriority,
     OfGroup,
     OfReason,
-    Queue,
-    Url,
     Yes,
     flag,
     option,
@@ -40,7 +36,9 @@ MOST_LEASES = 10**9
 Action = Literal["cancel", "update", "run", "release", "bury", "replay", "purge", "drop"]
 
 
+@on_queue
 def bulk(
+    q: DPQ[Any],
     action: Annotated[
         Action,
         typer.Argument(
@@ -94,8 +92,6 @@ def bulk(
         bool, flag("Only count the tasks, and print their number.", "--dry-run")
     ] = False,
     yes: Yes = False,
-    url: Url = DEFAULT_URL,
-    queue: Queue = DEFAULT_QUEUE,
 ) -> None:
     """Act on all tasks that pass the filters, in steps; prints how many were changed.
 
@@ -124,37 +120,28 @@ def bulk(
     if (action == "drop" or leases) and (chosen != Filter() or dry_run):
         raise typer.BadParameter("drop, --worker and --held-for go with no filter")
     if action in DESTROYS and not (dry_run or yes):
-        what = f"drops {queue!r}" if action == "drop" else f"{action}s tasks of {queue!r}"
+        name = repr(q.queue_name)
+        what = f"drops {name}" if action == "drop" else f"{action}s tasks of {name}"
         raise typer.BadParameter(f"this {what}: to do it, add --yes", param_hint="--yes")
-    with existing(url, queue) as q:
-        if action == "drop":
-            stats = q.stats()
-            q.admin.drop()
-            print(sum(getattr(stats, each) for each in TaskState))
-        elif leases:
-            _release_held(q, worker, held_for, yes)
-        elif dry_run:
-            states = [each for each in OF_STATES[action] if state in (None, each)]
-            print(sum(q.admin.count(chosen.of(each)) for each in states))
-        else:
-            with _shown() as show:
-                made = q.admin.bulk(
-                    *(action, chosen),
-                    priority=priority,
-                    reason=because,
-                    rate=rate,
-                    progress=show,
-                    by=this_user("dpq admin bulk"),
-                )
-            _tell(made)
-
-
-def _tell(made: BulkProgress) -> None:
-    print(made.done)
-    if made.missed:
-        talk(f"{made.missed} tasks had changed meanwhile, and were left")
-    if made.stopped:
-        raise Failed(f"stopped: {made.done} of {made.count} tasks were changed")
+    if action == "drop":
+        stats = q.stats()
+        q.admin.drop()
+        print(sum(getattr(stats, each) for each in TaskState))
+    elif leases:
+        _release_held(q, worker, held_for, yes)
+    elif dry_run:
+        states = [each for each in OF_STATES[action] if state in (None, each)]
+        print(sum(q.admin.count(chosen.of(each)) for each in states))
+    else:
+        by = this_user("dpq admin bulk")
+        more: Any = {"priority": priority, "reason": because, "rate": rate, "by": by}
+        with _shown() as show:
+            made = q.admin.bulk(action, chosen, progress=show, **more)
+        print(made.done)
+        if made.missed:
+            talk(f"{made.missed} tasks had changed meanwhile, and were left")
+        if made.stopped:
+            raise Failed(f"stopped: {made.done} of {made.count} tasks were changed")
 
 
 def _release_held(q: DPQ[Any], worker: str | None, held_for: float | None, yes: bool) -> None:

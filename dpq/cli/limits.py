@@ -19,7 +19,6 @@ from dpq.link.cluster import forbidden
 from dpq.model.display import shown
 from dpq.model.errors import ConfigurationError
 from dpq.model.moments import say_moment
-from dpq.model.rates import per_text
 from dpq.model.validation import label
 from dpq.types import LimitState
 from dpq.verbs.history import MAX_EVENTS
@@ -180,7 +179,8 @@ def _change(q: DPQ[Any], scope: str | None, rules: LimitRules | None, yes: bool)
             talk(f"{what} stands nowhere: nothing to remove")
             return
         if rules and rules.reset:
-            talk(f"  forgets  {_forgotten(q, scope)}; `dpq limit undo` brings none of it back")
+            what_goes = "what was granted, counted and learned"
+            talk(f"  forgets  {what_goes}: `dpq limit undo` brings none of it back")
         yes = yes or (change.rules == stands and not (rules and rules.reset))
     verb = "Remove" if rules is None else "Set"
     if not yes and _terminal.asks() and not typer.confirm(shown(f"{verb} {what}?"), err=True):
@@ -192,20 +192,6 @@ def _change(q: DPQ[Any], scope: str | None, rules: LimitRules | None, yes: bool)
     else:
         said = words.limit_words(rules) + ["begun anew"] * rules.reset
         talk(f"limited {scope_name(scope)} of {q.queue_name!r}: {', '.join(said)}")
-
-
-def _forgotten(q: DPQ[Any], scope: str | None) -> str:
-    """Say what a reset forgets of a limit."""
-    said = ["what was granted and counted so far"]
-    state = next((each for each in q.admin.limits() if each.group == scope), None)
-    if state and state.rate is not None:
-        per = state.windows[0].per
-        said.append(f"the learned rate of {per_text(round(state.rate, 2), per)}")
-    if state and state.slack:
-        said.append(f"the learned slack of {state.slack:.15g} s")
-    if scope == EVERY_GROUP or (state and state.members):
-        said.append("what was learned of each " + ("group" if scope == EVERY_GROUP else "member"))
-    return ", ".join(said)
 
 
 def _bounds(q: DPQ[Any]) -> str:

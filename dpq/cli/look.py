@@ -176,7 +176,9 @@ Watch = Annotated[
 ]
 
 
+@on_queue
 def stats(
+    q: DPQ[Any],
     watch: Watch = None,
     batch: Annotated[
         str | None, option("NAME", "Show this batch instead: its tasks left and done.")
@@ -185,8 +187,6 @@ def stats(
         float | None, option("SECONDS", "Show this much of the past instead, by minutes.", min=1)
     ] = None,
     json: Json = False,
-    url: Url = DEFAULT_URL,
-    queue: Queue = DEFAULT_QUEUE,
 ) -> None:
     """Say how the queue stands, then its tasks in each state, the totals, and when it is done.
 
@@ -195,30 +195,30 @@ def stats(
     """
     if history is not None and (batch is not None or watch is not None):
         raise typer.BadParameter("--history goes with neither --batch nor --watch")
-    with existing(url, queue, awaited=watch is not None) as q:
-        if history is not None:
-            none = f"no history of {queue!r}: workers, the scheduler and the dashboard keep it"
-            slots = q.admin.history(history)
-            rows: list[Any] = slots if json else changes(slots)
-            report(f"history of {queue}", HISTORY, rows, json=json, none=none)
-        elif batch is not None:
-            _show_batch(q, batch, watch, json)
-        elif json:
-            for drain in _drains(q, watch):
-                found = {"drain": drain.model_dump(), "verdict": verdict_data(q.why())}
-                emit({"queue": q.queue_name, **q.stats().model_dump(), **found})
-                sys.stdout.flush()
-        else:
-            before = q.stats() if watch else None
+    name = q.queue_name
+    if history is not None:
+        none = f"no history of {name!r}: workers, the scheduler and the dashboard keep it"
+        slots = q.admin.history(history)
+        rows: list[Any] = slots if json else changes(slots)
+        report(f"history of {name}", HISTORY, rows, json=json, none=none)
+    elif batch is not None:
+        _show_batch(q, batch, watch, json)
+    elif json:
+        for drain in _drains(q, watch):
+            found = {"drain": drain.model_dump(), "verdict": verdict_data(q.why())}
+            emit({"queue": name, **q.stats().model_dump(), **found})
+            sys.stdout.flush()
+    else:
+        before = q.stats() if watch else None
 
-            def look(drain: Drain) -> Group:
-                nonlocal before
-                seen = q.stats()
-                table = counts(queue, seen, before, watch or 0, say_drain(drain))
-                before = seen if watch else None
-                return Group(words.verdict(q.why()), table)
+        def look(drain: Drain) -> Group:
+            nonlocal before
+            seen = q.stats()
+            table = counts(name, seen, before, watch or 0, say_drain(drain))
+            before = seen if watch else None
+            return Group(words.verdict(q.why()), table)
 
-            _redraw(map(look, _drains(q, watch)), live=watch is not None)
+        _redraw(map(look, _drains(q, watch)), live=watch is not None)
 
 
 def _drains(q: DPQ[Any], seconds: float | None) -> Iterator[Drain]:

@@ -11,15 +11,12 @@ import typer
 from pydantic_core import from_json
 
 from dpq import DPQ, Push
+from dpq.cli._existing import on_new_queue
 from dpq.cli._lines import open_lines, push_lines
 from dpq.cli._options import (
-    DEFAULT_QUEUE,
-    DEFAULT_URL,
     Delay,
     NewOrder,
     Priority,
-    Queue,
-    Url,
     flag,
     option,
     read_attempts,
@@ -41,7 +38,9 @@ def _moment(text: object) -> datetime:
     raise ValueError(f"at: {text!r} must be a time with a time zone, as in 2026-12-24T18:00+01:00")
 
 
+@on_new_queue
 def push(
+    q: DPQ[Any],
     ctx: typer.Context,
     payload: Annotated[
         str | None, typer.Argument(metavar="[JSON]", help="One payload. Without it, stdin is read.")
@@ -122,8 +121,6 @@ def push(
     ] = None,
     timeout: Annotated[float, option("SECONDS", "Wait for room in a full queue.", seldom=True)] = 0,
     order: NewOrder = None,
-    url: Url = DEFAULT_URL,
-    queue: Queue = DEFAULT_QUEUE,
 ) -> None:
     """Add one task, or one for each line of a file or of stdin; prints the ids.
 
@@ -132,21 +129,14 @@ def push(
     if seal and batch is None:
         raise typer.BadParameter("name the batch with --batch", param_hint="--seal")
     options = {name: ctx.params[name] for name in Push._fields if name != "payload"}
-    with (
-        _source(payload, file, full) as stream,
-        DPQ[Any].from_url(url, queue, order=order) as q,
-    ):
+    with _source(payload, file, full) as stream:
         if payload is None:
             push_lines(q, stream, partial(_full_push if full else _push, options), timeout)
         else:
             print(q.push(json_value(payload), **options, timeout=timeout))
-        if seal:
-            talk(f"sealed batch {batch!r}: {batch_counts(q.seal_batch(str(batch)))}")
-    _tell_of_throw_away(url)
-
-
-def _tell_of_throw_away(url: str) -> None:
-    if url.partition("?")[0] == "embedded:":
+    if seal:
+        talk(f"sealed batch {batch!r}: {batch_counts(q.seal_batch(str(batch)))}")
+    if ctx.params["url"].partition("?")[0] == "embedded:":
         talk(
             "warning: the server of embedded: ends with this command, and its queue is lost; use "
             "embedded:./queue to keep it"
@@ -158,7 +148,6 @@ def _source(payload: str | None, file: Path | None, full: bool) -> AbstractConte
     if payload is not None:
         if full or file:
             raise typer.BadParameter("give JSON, or lines with --file or --full, not both")
-        json_value(payload)  # a bad payload is refused before a server is asked
         return BytesIO()
     return open_lines(file, "give JSON, --file PATH, or lines of JSON on stdin")
 

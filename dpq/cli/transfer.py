@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from dpq import DPQ
-from dpq.cli._existing import on_queue
+from dpq.cli._existing import on_new_queue, on_queue
 from dpq.cli._lines import open_lines
-from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, NewOrder, Queue, Url, flag, option
+from dpq.cli._options import NewOrder, flag, option
 from dpq.cli._progress import Bar
 from dpq.cli._terminal import Failed, talk
 
@@ -75,7 +75,9 @@ def export(
         )
 
 
+@on_new_queue
 def import_(
+    q: DPQ[Any],
     file: Annotated[Path | None, option("PATH", "The export; - is stdin.", unset="stdin")] = None,
     follow: Annotated[
         bool, flag("Keep the queue's settings and limits, not the export's.", "--follow")
@@ -87,20 +89,16 @@ def import_(
         bool, flag("Add what is not stored, also what was imported before.", "--again")
     ] = False,
     order: NewOrder = None,
-    url: Url = DEFAULT_URL,
-    queue: Queue = DEFAULT_QUEUE,
 ) -> None:
     """Add the tasks of an export to a queue, from stdin; nothing is added twice.
 
     A queue that does not exist gets the settings and limits of the export. After an error, give the
     same command again: it goes on where it was.
     """
-    with (
-        open_lines(file, "give an export on stdin (< FILE), or --file PATH") as stream,
-        DPQ[Any].from_url(url, queue, order=order) as q,
-    ):
+    queue = q.queue_name
+    with open_lines(file, "give an export on stdin (< FILE), or --file PATH") as stream:
         report = q.admin.import_(_Counted(stream, "read"), follow=follow, keep=keep, again=again)
-        paused = not report.before and q.why().state == "paused"
+    paused = not report.before and q.why().state == "paused"
     talk(f"imported {report.added} tasks and {report.limits} limits into {queue!r}")
     for count, why in (
         (report.stored, "were left as they are: the queue has them"),
