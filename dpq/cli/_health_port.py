@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 from dpq.cli._options import option
-from dpq.cli._port import Port
+from dpq.cli._port import Port, port
 from dpq.model.log_fields import fields
 from dpq.model.reports import Health
 
@@ -41,25 +41,17 @@ class HealthSource:
 
 
 HealthPort = Annotated[
-    int | None,
-    option(
-        "PORT",
-        "Answer HTTP /live and /ready on this port, for orchestrators; 0 takes a free one.",
-        seldom=True,
-        min=0,
-        max=65535,
-    ),
+    int | None, port("Answer HTTP /live and /ready on this port, for orchestrators", seldom=True)
 ]
 HealthHost = Annotated[
     str, option("ADDRESS", "The address of --health-port; 0.0.0.0 for all.", seldom=True)
 ]
-LOCAL = "127.0.0.1"
 
 
-def health_source(port: int | None, host: str) -> HealthSource:
+def health_source(number: int | None, host: str) -> HealthSource:
     """Make a source; listen, if there is a port."""
     source = HealthSource()
-    if port is not None:
-        url = Port(host, port, source, "health").start().url
+    if number is not None:
+        url = Port(host, number, source, "health").start().url
         log.info("health: %s/live and /ready", url, extra=fields("health_begins"))
     return source

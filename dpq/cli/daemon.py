@@ -5,9 +5,10 @@ from contextlib import ExitStack
 
 import typer
 
-from dpq.cli._health_port import LOCAL, HealthHost, HealthPort, health_source
+from dpq.cli._health_port import HealthHost, HealthPort, health_source
 from dpq.cli._log import Log
 from dpq.cli._options import DEFAULT_URL, Queues, Url, named_queues
+from dpq.cli._port import LOCAL
 from dpq.cli._terminal import for_long
 from dpq.cli.metrics import MetricsHost, MetricsPort, ServerName, serve_metrics
 from dpq.link.connect import open_url

@@ -8,25 +8,14 @@ from typing import Annotated
 import typer
 
 from dpq.cli._options import DEFAULT_URL, Queues, Url, named_queues, option
-from dpq.cli._port import Port
-from dpq.cli._terminal import Failed, for_long, talk
+from dpq.cli._port import LOCAL, Port, missing, port
+from dpq.cli._terminal import for_long, talk
 from dpq.link.connect import Opened, open_url
-from dpq.model.errors import ConfigurationError
 from dpq.model.masking import server_name as server_name_of
-
-LISTEN = "127.0.0.1:9377"
-"""The address, unless --listen names another."""
 
 MetricsPort = Annotated[
     int | None,
-    option(
-        "PORT",
-        "Answer scrapes of Prometheus on this port, as `dpq admin metrics` does; 0 takes a free "
-        "one. It needs the extra `metrics`.",
-        unset="none",
-        min=0,
-        max=65535,
-    ),
+    port("Answer scrapes of Prometheus on this port, as `dpq admin metrics` does", unset="none"),
 ]
 MetricsHost = Annotated[str, option("ADDRESS", "The address of --metrics-port; 0.0.0.0 for all.")]
 ServerName = Annotated[
@@ -42,9 +31,8 @@ ServerName = Annotated[
 @for_long
 def metrics(
     ctx: typer.Context,
-    listen: Annotated[
-        str, option("HOST:PORT", "The address to listen on; port 0 takes a free one.")
-    ] = LISTEN,
+    host: Annotated[str, option("ADDRESS", "The address to listen on; 0.0.0.0 for all.")] = LOCAL,
+    port: Annotated[int, port("The port")] = 9377,
     server_name: ServerName = None,
     queue: Queues = None,
     url: Url = DEFAULT_URL,
@@ -55,23 +43,11 @@ def metrics(
     second at most. `dpq web` and `dpq admin scheduler --metrics-port` tell the same. It needs the
     package of the extra `metrics`.
     """
-    host, port = read_address(listen)
     opened = open_url(url)
     names = named_queues(ctx, queue, also=False)
     with closing(opened), closing(serve_metrics(opened, names, host, port, server_name)) as served:
         talk(f"{served.url}/metrics; Ctrl-C ends it")
         threading.Event().wait()
-
-
-def read_address(text: str) -> tuple[str, int]:
-    """Read `HOST:PORT`."""
-    host, _, port = text.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not host or not port.isascii() or not port.isdecimal() or int(port) > 65535:
-        raise ConfigurationError(
-            f"--listen is {text!r}: write HOST:PORT, with a port from 0 to 65535, as in {LISTEN}"
-        )
-    return host, int(port)
 
 
 def serve_metrics(
@@ -86,10 +62,7 @@ def serve_metrics(
 
         from dpq.metrics import Exporter
     except ImportError as error:
-        raise Failed(
-            f"{error.name or error} is missing: install DPQ with its extra 'metrics', or give "
-            "`pip install 'prometheus-client>=0.20'`"
-        ) from error
+        raise missing(error, "metrics", "'prometheus-client>=0.20'") from error
     client = opened.client
     directory = Named([DPQ(client, name) for name in names]) if names else Known(client)
     exporter = Exporter(directory, server=server or server_name_of(opened.label))

@@ -16,6 +16,12 @@ from dpq.cli._terminal import FAILED, INTERRUPTED
 from dpq.limits import words
 from dpq.worker.base import MAX_CONCURRENCY
 
+JOB_OPTIONS = (
+    *("file", "url", "save", "workers", "cost_from", "timeout", "attempts"),
+    *("visibility", "ordered", "again", "retry_dead"),
+)
+"""Options that are attributes of the job."""
+
 
 def run(
     ctx: typer.Context,
@@ -147,24 +153,15 @@ def run(
     Exit codes: 0 all answers are saved, 1 some are not, 2 usage, 130 interrupted.
     """
     root = ctx.find_root()
+    same = {name: ctx.params[name] for name in JOB_OPTIONS}
     job = BatchJob(
-        file=file,
-        url=url,
-        save=save,
         limits=[*(limit or ())],
         headers=_headers(header or (), header_env or ()),
         server=redis or (str(root.params["url"]) if named(root, "url") else ""),
         queue=queue or (str(root.params["queue"]) if named(root, "queue") else ""),
         group=group or "",
         also=also or (),
-        workers=workers,
-        cost_from=cost_from,
-        timeout=timeout,
-        attempts=attempts,
-        visibility=visibility,
-        ordered=ordered,
-        again=again,
-        retry_dead=retry_dead,
+        **same,
     )
     root.params["url"] = job.server  # errors mask the password of this URL
     outcome = run_batch(job, partial(RunMeter, as_json=json))

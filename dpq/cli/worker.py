@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dpq.cli._health_port import LOCAL, HealthHost, HealthPort, health_source
+from dpq.cli._health_port import HealthHost, HealthPort, health_source
 from dpq.cli._job import Job, work
 from dpq.cli._log import Log
 from dpq.cli._options import (
@@ -22,6 +22,7 @@ from dpq.cli._options import (
     named_queues,
     option,
 )
+from dpq.cli._port import LOCAL
 from dpq.cli._processes import Parent, children, end_with, report_through
 from dpq.cli._render import LEASES, WORKERS, report
 from dpq.cli._run_task import run_task
@@ -30,7 +31,6 @@ from dpq.explain.operations import Operations
 from dpq.explain.verdict import NAMES_SHOWN
 from dpq.link.connect import open_url
 from dpq.model.errors import ConfigurationError
-from dpq.model.reports import WorkerInfo
 from dpq.model.validation import one_line
 from dpq.registry.all_queues import all_names, ask_queues
 from dpq.views.words import this_user
@@ -199,8 +199,8 @@ def workers(
     """
     if quiet and unquiet:
         raise typer.BadParameter("it goes with no --quiet", param_hint="--unquiet")
-    opened = open_url(url)
-    with closing(opened):
+    none = "no worker has reported; if a queue had no push so far, name it with --queue"
+    with closing(open_url(url)) as opened:
         names = [name.encode() for name in named_queues(ctx, queue, also=False)]
         if not names:
             names = [*dict.fromkeys([*all_names(opened.client), DEFAULT_QUEUE.encode()])]
@@ -211,8 +211,8 @@ def workers(
         if told := quiet or unquiet:
             answers = _told(opened.client, answers, told, bool(quiet))
     found = working([each for each in answers.values() if not isinstance(each, Exception)])
-    none = "no worker has reported; if a queue had no push so far, name it with --queue"
-    report("workers", WORKERS, [*map(worker_record, found)], json=json, none=none)
+    rows = [worker_record(each) for each in found if told in (None, each.info.name, each.info.id)]
+    report("workers", WORKERS, rows, json=json, none=none)
     _show_errors(answers, json)
 
 
@@ -236,29 +236,21 @@ def _show_errors(answers: Mapping[str, Any], json: bool) -> None:
 
 
 def _told(client: Any, seen: Mapping[str, Any], worker: str, quiet: bool) -> dict[str, Any]:
-    """Tell a worker in all queues that know it; return what they say of it then."""
-    names = [name.encode() for name, answer in seen.items() if _workers(answer, worker)]
-    if not names:
-        raise Failed(_no_such_worker(worker, seen))
+    """Tell a worker in all queues that know it; return what they say then."""
+    found = {name: each for name, each in seen.items() if not isinstance(each, Exception)}
+    known = [
+        name.encode()
+        for name, each in found.items()
+        if any(worker in (info.name, info.id) for info in each.workers)
+    ]
+    if not known:
+        there = sorted({info.name for each in found.values() for info in each.workers})
+        others = ", ".join(map(repr, there[:NAMES_SHOWN])) + ", ..." * (len(there) > NAMES_SHOWN)
+        raise Failed(f"there is no worker {worker!r}" + (f"; there are {others}" if there else ""))
     by = this_user("dpq workers")
-    asked = ask_queues(client, names, lambda queue: queue.quiet(worker, by, quiet))
+    asked = ask_queues(client, known, lambda queue: queue.quiet(worker, by, quiet))
     failed = {name: answer for name, answer in asked if isinstance(answer, Exception)}
-    answers = dict(ask_queues(client, names, Operations.overview))
-    told = {name: each._replace(workers=_workers(each, worker)) for name, each in answers.items()}
-    return told | failed
-
-
-def _workers(answer: Any, worker: str | None = None) -> list[WorkerInfo]:
-    """Return the workers of a queue, or those of a name or id; none if it cannot be read."""
-    told = () if isinstance(answer, Exception) else answer.workers
-    return [each for each in told if worker in (None, each.name, each.id)]
-
-
-def _no_such_worker(worker: str, seen: Mapping[str, Any]) -> str:
-    names = sorted({each.name for answer in seen.values() for each in _workers(answer)})
-    more = ", ..." * (len(names) > NAMES_SHOWN)
-    others = ", ".join(map(repr, names[:NAMES_SHOWN])) + more
-    return f"there is no worker {worker!r}" + (f"; there are {others}" if names else "")
+    return dict(ask_queues(client, known, Operations.overview)) | failed
 
 
 def worker_record(each: Working) -> dict[str, Any]:
