@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 import dpq
-from dpq.cli import admin, dead, doctor, limits, look, pop, produce, run, task, web, worker
+from dpq.cli import admin, dead, doctor, limits, look, produce, run, task, web, worker
 from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, TAKES_IDS, AnyUrl, BareNumber, Queue
 from dpq.cli._terminal import Program, log_to_stderr, show_fault, tell_warnings
 
@@ -74,7 +74,7 @@ def root(
 
 _add = partial(app.command, rich_help_panel="Work")
 _add()(produce.push)
-_add(cls=BareNumber)(pop.pop)
+_add(cls=BareNumber)(task.pop)
 _add()(worker.worker)
 _add()(run.run)
 

@@ -5,19 +5,45 @@
 
 import math
 import re
+import threading
 from collections.abc import Callable
+from contextlib import closing, suppress
 from functools import partial
 from itertools import zip_longest
 from typing import Annotated, Any, TypeVar
 
 import typer
+from redis.exceptions import RedisError
 from typer.core import TyperCommand
 
-from dpq.cli._completion import complete_queue
 from dpq.limits.header_values import span_in
+from dpq.link.connect import open_url
+from dpq.model.errors import DPQError
 from dpq.model.masking import SCHEMES
 from dpq.model.queue_settings import Order
+from dpq.registry.all_queues import known_queues
 from dpq.types import Cost
+
+WITHIN_SECONDS = 1.0
+"""Seconds for the server to answer: somebody waits at the terminal."""
+
+
+def complete_queue(ctx: typer.Context, incomplete: str) -> list[str]:
+    """List the names of queues that begin so; none if the server does not answer soon."""
+    url = str(ctx.params.get("url") or ctx.find_root().params.get("url"))
+    if url.startswith("embedded:"):
+        return []
+    names: list[str] = []
+    looking = threading.Thread(target=_look, args=(url, names), daemon=True)
+    looking.start()
+    looking.join(WITHIN_SECONDS)
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def _look(url: str, names: list[Any]) -> None:
+    with suppress(RedisError, DPQError, OSError), closing(open_url(url)) as opened:
+        names += known_queues(opened.client)
+
 
 T = TypeVar("T")
 

@@ -21,8 +21,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
-from dpq.cli._health_port import HealthSource
 from dpq.cli._terminal import FAILED, USAGE, Failed
+from dpq.cli.daemon import HealthSource
 from dpq.model.backoff import longer_pause
 from dpq.model.reports import Health
 from dpq.worker.stop_signals import stop_signals

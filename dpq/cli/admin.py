@@ -12,8 +12,7 @@ from dpq.cli._existing import on_new_queue, on_queue
 from dpq.cli._options import Json, argument, flag, option
 from dpq.cli._terminal import emit, talk
 from dpq.cli.bulk import bulk
-from dpq.cli.daemon import scheduler
-from dpq.cli.metrics import metrics
+from dpq.cli.daemon import metrics, scheduler
 from dpq.cli.transfer import export, import_
 from dpq.model.display import shown
 from dpq.model.moments import moment_of, say_moment

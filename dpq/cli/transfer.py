@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 from dpq import DPQ
 from dpq.cli._existing import on_new_queue, on_queue
-from dpq.cli._lines import open_lines
 from dpq.cli._options import NewOrder, flag, option
 from dpq.cli._progress import Bar
 from dpq.cli._terminal import Failed, talk
+from dpq.cli.produce import open_lines
 
 SHOWN = 5
 """Ids of damaged tasks that are named."""

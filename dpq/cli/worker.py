@@ -7,8 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dpq.cli._health_port import HealthHost, HealthPort, health_source
-from dpq.cli._job import Job, work
+from dpq.cli._job import Job, run_task, work
 from dpq.cli._log import Log
 from dpq.cli._options import (
     DEFAULT_QUEUE,
@@ -25,8 +24,8 @@ from dpq.cli._options import (
 from dpq.cli._port import LOCAL
 from dpq.cli._processes import Parent, children, end_with, report_through
 from dpq.cli._render import LEASES, WORKERS, report
-from dpq.cli._run_task import run_task
 from dpq.cli._terminal import Failed, emit, for_long, talk
+from dpq.cli.daemon import HealthHost, HealthPort, health_source
 from dpq.explain.operations import Operations
 from dpq.explain.verdict import NAMES_SHOWN
 from dpq.link.connect import open_url
