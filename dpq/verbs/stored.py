@@ -168,12 +168,11 @@ class StoredOperations(OperationsBase[P]):
     # Dead letters
 
     def dead_list(
-        self, count: int, chosen: Callable[[DeadTask[P]], bool]
+        self, count: int, chosen: Callable[[DeadTask[P]], bool], start: int = 0
     ) -> Steps[list[DeadTask[P]]]:
-        """List dead letters, the longest dead first."""
+        """List dead letters from a rank on, the longest dead first."""
         count = whole_number("n", count, 0, 10**9)
         found: list[DeadTask[P]] = []
-        start = 0
         while len(found) < count:
             page = yield self._page(TaskState.DEAD, start, PAGE)
             if not page:
