@@ -35,6 +35,9 @@ WAYS = {
 }
 """The lists of groups."""
 
+BUSIEST = 6
+"""Members of a pool whose charts a page shows: more would not be read."""
+
 SCOPES = 98
 """Groups in one read of limits: `states` reads 100 scopes, and two of them are no groups."""
 
@@ -107,16 +110,19 @@ def limit(call: Call) -> Response:
     changes = changes_of(call.site.events(call.name, "limit_set"), group or None)
     text = call.query.get("rules", state.rules or (states[1].rules if state.default else ""))
     scope = EVERY_GROUP if text and not state.rules and state.default else group or None
+    used = used_by(call.site.granted(call.name), state, now_ms)
     rules = LimitRules.read(text, scope) if text and state.reason != "unreadable" else None
+    windows: list[Any] = [*rules.windows, *rules.quotas] if rules else []
     return call.render(
         "limit.html",
         state=state,
         group=group,
         now_ms=now_ms,
         rules=rules,
-        words=[write_word(each) for each in (*rules.windows, *rules.quotas)] if rules else [],
+        words=[write_word(each) for each in windows],
         events=call.site.events(call.name, "rate_limited"),
-        used=used_by(call.site.granted(call.name), state, now_ms),
+        used=sorted(used, key=lambda each: -(each.share or 0.0))[:BUSIEST],
+        changed=[*call.site.events(call.name, "limit_set", "learned")],
         changes=changes[:CHANGES],
     )
 

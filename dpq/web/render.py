@@ -21,11 +21,11 @@ from dpq.views.charts import limited_by
 from dpq.views.event_text import event_text, kind_text
 from dpq.views.limits import drain_ms, gauges, quota_text, spent, window_text
 from dpq.views.schedule_text import say_schedule
-from dpq.views.used import hour_text, used_by
+from dpq.views.used import hour_chart, hour_text, used_by
 from dpq.views.verdict import say_drain, say_state, severity
 from dpq.views.words import number
 from dpq.views.workers import say_quiet
-from dpq.web.svg import draw, hour, spark
+from dpq.web.svg import draw, spark
 
 SHOWN = 20_000
 """Characters of a payload that its page shows."""
@@ -178,7 +178,7 @@ def environment() -> Environment:
         "spark": spark,
         "spent": spent,
         "draw": draw,
-        "hour": hour,
+        "hour_chart": hour_chart,
     }
     made.globals |= {
         "hangs": hangs,

@@ -134,7 +134,9 @@ def test_rights_of_an_application(
         site.call(f"/queues{path[2:]}/limits", {"windows": ["1/s"]}, 403)
     lines = [record.getMessage() for record in caplog.records]
     assert [line.partition(" ")[0] for line in lines] == ["pause", "refused:", "refused:"]
-    assert lines[1].startswith(f"refused: open queue={q.queue_name!r} group='a' user='ann")
+    assert lines[1].startswith(
+        f"refused: open queue={q.queue_name!r} group='a' member=None seconds=0 user='ann"
+    )
     assert "\n" not in lines[1]
     assert not any(state.windows for state in q.admin.limits())
     assert ("pause", q.queue_name) in asked
