@@ -95,7 +95,8 @@ class Pace(NamedTuple):
             `high`. `open`: not before `low`. `even`: about as many tasks come as end. `grows`: more
             come than end.
         come: Tasks that become due a second; None before there are two points.
-        done: Tasks that end a second.
+        done: Tasks that are finished a second: a death is no throughput.
+        net: Tasks by which the backlog shrinks a second, also by deaths.
         low: The least seconds until the backlog is done; infinity if that is not known.
         high: The most seconds; infinity if that is not known.
         seconds: The seconds that the rates cover: the last 300, or those since a change.
@@ -107,6 +108,7 @@ class Pace(NamedTuple):
     kind: PaceKind
     come: float | None = None
     done: float | None = None
+    net: float | None = None
     low: float = math.inf
     high: float = math.inf
     seconds: float = 0.0
@@ -124,8 +126,8 @@ class Pace(NamedTuple):
         if self.kind == "even":
             return "about as many come as end"
         if self.kind == "grows":
-            return f"growing by {_a_time((self.come or 0.0) - (self.done or 0.0))}"
-        return f"none ended in {span(self.seconds)}" if self.kind == "stopped" else "counting"
+            return f"growing by {_a_time(-(self.net or 0.0))}"
+        return f"none finished in {span(self.seconds)}" if self.kind == "stopped" else "counting"
 
 
 UNKNOWN = Pace("counting")
@@ -133,11 +135,13 @@ UNKNOWN = Pace("counting")
 
 
 class _Stretch(NamedTuple):
-    """Two points at least `STRETCH_SECONDS` apart: how many tasks came and ended between them."""
+    """Two points at least `STRETCH_SECONDS` apart: how many tasks came and ended between them, and
+    how many of these were finished."""
 
     seconds: float
     came: int
     ended: int
+    acked: int
 
 
 def lasting(points: Sequence[Point]) -> list[Point]:
@@ -159,17 +163,17 @@ def pace_of(points: Sequence[Point], patience: float = CHANGED_SECONDS) -> Pace:
         stretches = stretches[cut:]
     seconds = sum(each.seconds for each in stretches)
     if not seconds:
-        return Pace("counting", None, None, math.inf, math.inf, 0.0, *ends)
+        return Pace("counting", None, None, None, math.inf, math.inf, 0.0, *ends)
     came, ended = sum(each.came for each in stretches), sum(each.ended for each in stretches)
-    come, done = max(0, came) / seconds, ended / seconds
-    net = done - come
+    come, leave = max(0, came) / seconds, ended / seconds
+    net, done = leave - come, sum(each.acked for each in stretches) / seconds
     by_chance = sum(abs(each.came) + each.ended for each in stretches) / seconds
     spread = _spread([each.ended - each.came for each in stretches], stretches, by_chance)
     error = math.sqrt(spread / seconds)
-    similar = done / SIMILAR <= come <= done * SIMILAR
+    similar = leave / SIMILAR <= come <= leave * SIMILAR
     kind: PaceKind
     low = high = math.inf
-    if not ended:
+    if not done:
         kind = "stopped" if seconds >= patience else "counting"
     elif come and abs(net) < (SURE_ERRORS if similar else ERRORS) * error:
         kind = "even"
@@ -178,7 +182,7 @@ def pace_of(points: Sequence[Point], patience: float = CHANGED_SECONDS) -> Pace:
     else:
         low, high = _range(points[-1].backlog, net, spread, error)
         kind = "open" if high == math.inf else "clears"
-    return Pace(kind, come, done, low, high, seconds, *ends)
+    return Pace(kind, come, done, net, low, high, seconds, *ends)
 
 
 def _ends(points: Sequence[Point]) -> tuple[int, int, bool]:
@@ -225,7 +229,10 @@ def _stretches(points: Sequence[Point]) -> list[_Stretch]:
     if len(ends) < 3:
         ends = [*points[:1], *points[-1:]]
     return [
-        _Stretch(to.at - start.at, to.came - start.came, to.ended - start.ended)
+        _Stretch(
+            *(to.at - start.at, to.came - start.came, to.ended - start.ended),
+            to.acked - start.acked,
+        )
         for start, to in pairwise(ends)
         if to.at > start.at
     ]

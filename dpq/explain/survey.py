@@ -8,11 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from dpq.explain.pace import Point
 from dpq.limits.pools import UNTIL_OPENED_MS
 from dpq.limits.states import LimitState
 from dpq.model.reports import QueueStats, WorkerInfo
 from dpq.script.values import read_texts
 from dpq.verbs.limit_replies import read_limits
+
+SEEN_MAX = 1_000_000
+"""Seen keys of a queue that has no bound of its own. Source: lua/lib/seen.lua."""
 
 
 class News(NamedTuple):
@@ -76,7 +80,14 @@ class Survey(NamedTuple):
         max_tasks: The bound of live tasks; 0 for none.
         max_waiting: The bound of the waiting tasks of each group; 0 for none.
         live: Live tasks that are stored.
-        server: Fields of INFO about memory, disk and role; empty if the user may not read them.
+        server: Fields of INFO about memory, disk and role, and `db0` and so on for databases with
+            keys; empty if the user may not read them.
+        seen_max: The most keys that stay taken after their task's ack.
+        producers: Producers that wait for room.
+        died: Id and reason of the newest dead letter that recurs, or "" and "".
+        keyed: How many of the newest dead letters have a key, and such a key.
+        standing: A batch of which no task has ended for an hour, though a task waits for its end;
+            how many of its tasks are left; and since when it stands.
     """
 
     now_ms: int
@@ -102,6 +113,11 @@ class Survey(NamedTuple):
     max_waiting: int = 0
     live: int = 0
     server: Mapping[str, str] = {}
+    seen_max: int = SEEN_MAX
+    producers: int = 0
+    died: tuple[str, str] = ("", "")
+    keyed: tuple[int, str] = (0, "")
+    standing: tuple[str, int, float] = ("", 0, 0.0)
 
     @property
     def full(self) -> bool:
@@ -115,6 +131,26 @@ class Overview(NamedTuple):
     stats: QueueStats
     survey: Survey
     workers: list[WorkerInfo]
+
+    @property
+    def point(self) -> Point:
+        """The counts, at the server's time."""
+        return Point.of(self.survey.now_ms / 1000, self.stats)
+
+    @property
+    def due(self) -> int:
+        """The tasks that a consumer could have now, if nothing held them."""
+        return self.stats.ready + self.stats.waiting
+
+    @property
+    def paused_until(self) -> float:
+        """The end of the pause, ms; 0.0 without one, infinity until it is resumed."""
+        return float(self.survey.paused_until or 0)
+
+    @property
+    def bound_by_limits(self) -> bool:
+        """True if a limit or a closing may decide when due tasks run."""
+        return bool(self.due and (self.survey.limits or self.survey.held))
 
 
 class Explained(NamedTuple):
@@ -141,10 +177,11 @@ class Explained(NamedTuple):
 
 def read_survey(reply: list[Any]) -> Survey:
     """Read the reply of the script survey ."""
-    values, held, states, holders, events, server = map(read_texts, reply)
+    values, held, states, holders, events, server, warned = map(read_texts, reply)
     now, paused, closed, opens, limits, heads, due, order, fairness, version = values[:10]
     stored, leases, lapsed, asked, oldest, token, reason, fault = values[10:18]
     most, most_waiting, live = values[18:]
+    seen_max, producers, recurs, died_of, keyed, key, batch, left, changed = warned
     news = {
         (kind, group): News(float(at) if at.isdecimal() else 0.0, detail)
         for kind, group, at, detail in zip(*(events[i::4] for i in range(4)), strict=True)
@@ -174,6 +211,11 @@ def read_survey(reply: list[Any]) -> Survey:
         _bound(most_waiting),
         int(live),
         dict(zip(server[::2], server[1::2], strict=True)),
+        _bound(seen_max) or SEEN_MAX,
+        int(producers),
+        (recurs, died_of),
+        (int(keyed), key),
+        (batch, int(left or 0), float(changed or 0)),
     )
 
 

@@ -1,17 +1,11 @@
 """The verdict on a queue that a limit holds: whose limit, of which kind, until when. No I/O."""
 
-import shlex
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
-from dpq.explain.survey import Held, News
-from dpq.explain.verdict_facts import (
-    Facts,
-    Finding,
-    VerdictState,
-    tasks_are,
-    with_queue,
-    worker_name,
-)
+from dpq.explain.incidents import VerdictState
+from dpq.explain.survey import Held
+from dpq.explain.verdict_facts import Facts, Verdict, tasks_are, worker_name
 from dpq.limits.pools import UNTIL_OPENED_MS
 from dpq.limits.quota import quota_text
 from dpq.limits.states import LimitState, spent_quota
@@ -53,7 +47,7 @@ def closed_groups(facts: Facts) -> list[Held]:
     return [held for held in facts.survey.held[1:] if not held.state.open and held.due]
 
 
-def held_by_limit(facts: Facts) -> Finding | None:
+def held_by_limit(facts: Facts) -> Verdict | None:
     """Find the limit that holds the queue: its own, or the one that holds most due tasks."""
     queue, groups = facts.survey.held[:1], closed_groups(facts)
     if not facts.due:
@@ -72,19 +66,19 @@ def held_by_limit(facts: Facts) -> Finding | None:
     return _finding_of(facts, most)
 
 
-def _finding_of(facts: Facts, few: Sequence[Held]) -> Finding | None:
+def _finding_of(facts: Facts, few: Sequence[Held]) -> Verdict | None:
     first = few[0]
     state, kind = first.state, kind_of(first)
     moments = [held.state.opens_at.timestamp() * 1000 for held in few if held.state.opens_at]
     until = min(moments, default=None)
     if kind not in SENTENCES:
         return None  # another rule speaks of it
-    because, since, who, what_to_do = SENTENCES[kind](facts, first)
-    if kind is VerdictState.CONCURRENCY and facts.flows:
+    if facts.flows and kind is VerdictState.CONCURRENCY:
         return None
-    if kind is VerdictState.PACED and facts.pace.lately:
+    if facts.pace.lately and kind is VerdictState.PACED:
         return None  # its tasks start again and again: it is moving, at that pace
-    because += others_closed(facts, first)
+    said = SENTENCES[kind](facts, first)
+    because = said.because + others_closed(facts, first)
     if state.group is not None:
         because += f"; {sum(held.due for held in few)} of {facts.due} due tasks wait for that"
     else:
@@ -94,7 +88,16 @@ def _finding_of(facts: Facts, few: Sequence[Held]) -> Finding | None:
         needs = until - facts.now > LONG_SECONDS * 1000
     needs = needs and not _still_flows(facts, first)
     helps = needs or kind is VerdictState.BY_HAND or state.reason == "in order"
-    return Finding(kind, because, since, until, who, what_to_do if helps else "", needs)
+    return facts.found(
+        *(kind, because, said.incident if helps else ""),
+        since=said.since,
+        until=until,
+        who=said.who,
+        needs_person=needs,
+        group=state.group or "",
+        task=first.holder,
+        token=first.token,
+    )
 
 
 def others_closed(facts: Facts, first: Held) -> str:
@@ -113,13 +116,13 @@ def scope_name(held: Held) -> str:
     return "the queue" if held.state.group is None else f"group {held.state.group!r}"
 
 
-def scope_words(held: Held) -> str:
-    """Write the option of a command that names the group, with a space behind it."""
-    return "" if held.state.group is None else f"--group {shlex.quote(held.state.group)} "
+class Said(NamedTuple):
+    """The reason of a limit, its beginning (ms), the holder, and the incident of the remedy."""
 
-
-Said = tuple[str, float | None, str, str]
-"""The reason, its beginning (ms), the holder, and the sentence on what to do."""
+    because: str
+    since: float | None
+    who: str
+    incident: str | None = None
 
 
 def until_text(facts: Facts, state: LimitState) -> str:
@@ -137,10 +140,11 @@ def _say_429(facts: Facts, held: Held) -> Said:
         who += f", member{'s' * (len(members) > 1)} {members[0]}" + more * (len(members) > 1)
     if held.state.reason == "probe":
         why = f"the first task of {who} after a {status} still runs, and all others wait for it"
-        return why, since, who, ""
+        return Said(why, since, who)
     when = f" at {facts.say(since)}" if since else ""
     until = until_text(facts, held.state)
-    return f"the host of {who} has answered {status}{when}: it is closed{until}", since, who, ""
+    because = f"the host of {who} has answered {status}{when}: it is closed{until}"
+    return Said(because, since, who)
 
 
 def _say_paced(facts: Facts, held: Held) -> Said:
@@ -148,8 +152,7 @@ def _say_paced(facts: Facts, held: Held) -> Said:
     if state.reason == "in order":
         name, until = scope_name(held), until_text(facts, state)
         why = f"{name} keeps its order: task {held.holder} waits for its retry{until}"
-        todo = f"`dpq task update {held.holder} --delay 0 {with_queue(facts.queue)}` runs it now."
-        return why, None, name, todo
+        return Said(why, None, name, "in order")
     rates = ", ".join(
         per_text((not n and state.rate) or window.rate, window.per)
         + (f" {window.unit}" if window.unit else "")
@@ -158,32 +161,24 @@ def _say_paced(facts: Facts, held: Held) -> Said:
     left = ", ".join(f"{max(0.0, units):.1f}" for units in state.units_left)
     allows = f"allows {rates}, of which {left} are left" if rates else "lets no task run yet"
     why = f"the limit of {scope_name(held)} {allows}: it opens{until_text(facts, state) or ' soon'}"
-    return why.replace(" until ", " at "), None, scope_name(held), ""
+    return Said(why.replace(" until ", " at "), None, scope_name(held))
 
 
 def _say_concurrency(facts: Facts, held: Held) -> Said:
-    most, queue = held.state.concurrency or 1, with_queue(facts.queue)
-    why = f"{scope_name(held)} lets {most} task{'s' if most > 1 else ''} run at once"
+    most = held.state.concurrency or 1
+    why = f"{scope_name(held)} lets {most} task{'s' * (most > 1)} run at once"
     if held.permits and held.permits_until_ms is not None:
-        ends = facts.say(held.permits_until_ms)
         permits = "1 permit of `acquire` holds" if held.permits == 1 else ""
         permits = permits or f"{held.permits} permits of `acquire` hold"
-        why += f", and {permits} it, the first until {ends}"
-        todo = (
-            "Ask the callers of `acquire`; "
-            f"`dpq limit set --concurrency N {scope_words(held)}{queue}` lets N of them run."
-        )
-        return why, None, "callers of `acquire`", todo
+        why += f", and {permits} it, the first until {facts.say(held.permits_until_ms)}"
+        return Said(why, None, "callers of `acquire`", "held by permits")
     if not held.holder:
-        todo = f"`dpq limit set --concurrency N {scope_words(held)}{queue}` lets N of them run."
-        return why, None, "", todo
+        return Said(why, None, "", "concurrency too low")
     seconds = facts.seconds_since(held.held_ms)
     holder = next((w for w in facts.workers if w.longest_task == held.holder), None)
-    who = worker_name(holder) if holder else f"task {held.holder}"
     by = f" in {worker_name(holder)}" if holder else ""
     why += f", and task {held.holder}{by} has held it for {span(seconds)}{facts.usual()}"
-    todo = f"`dpq task release {held.holder} {held.token} {queue}` gives its place to others."
-    return why, held.held_ms, who, todo
+    return Said(why, held.held_ms, by.removeprefix(" in ") or f"task {held.holder}")
 
 
 def _say_quota(facts: Facts, held: Held) -> Said:
@@ -195,23 +190,15 @@ def _say_quota(facts: Facts, held: Held) -> Said:
         why = f"the quota of {quota_text(spent)} of {name} is spent{until}"
     else:
         why = f"the quota of {name} is spread over its period, and closed{until}"
-    scope = scope_words(held) + with_queue(facts.queue)
-    todo = f"If the host allows more, `dpq limit set RATE {scope}` raises the quota."
-    return why, None, name, todo
+    return Said(why, None, name)
 
 
 def _say_by_hand(facts: Facts, held: Held) -> Said:
-    news: News | None = held.closed
+    news = held.closed
     when = f" at {facts.say(news.at_ms)}" if news else ""
     until = until_text(facts, held.state) or " until it is opened"
-    group = shlex.quote(held.state.group or "")
-    todo = f"`dpq group open {group} {with_queue(facts.queue)}` opens it."
-    return (
-        f"{scope_name(held)} was closed by hand{when}{until}",
-        news and news.at_ms,
-        scope_name(held),
-        todo,
-    )
+    name = scope_name(held)
+    return Said(f"{name} was closed by hand{when}{until}", news and news.at_ms, name)
 
 
 SENTENCES: dict[VerdictState, Callable[[Facts, Held], Said]] = {
@@ -222,6 +209,3 @@ SENTENCES: dict[VerdictState, Callable[[Facts, Held], Said]] = {
     VerdictState.BY_HAND: _say_by_hand,
 }
 """The sentence of each state that a limit causes."""
-
-HELD_STATES = frozenset(SENTENCES)
-"""The states that a limit causes."""

@@ -27,7 +27,7 @@ from dpq.testing import Clock
 from dpq.types import Verdict, VerdictState
 from dpq.verbs.workers import Doing
 from dpq.views.sampler import Named
-from dpq.views.verdict import WORST_FIRST, severity
+from dpq.views.verdict import worst_first
 from dpq.web import app as dashboard
 
 S = VerdictState

@@ -2,9 +2,10 @@
 -- nothing. Its cost does not depend on how many tasks are stored.
 --
 -- Keys: ready delayed invisible waiting groups closed meta dead conf limits gates tracked stats events
+--       batches
 -- ARGV[1]  time       ms, or "" for the server's clock
 --
--- Returns {values, held, states, holders, events, server}, six lists of texts:
+-- Returns {values, held, states, holders, events, server, warned}, seven lists of texts:
 -- * now, ms; until when the queue is paused, "", "inf" or ms; how many groups are closed; when the first of them opens,
 --   ms, or ""; how many limits are set, without the queue's; how many groups have a ready task; when the next delayed
 --   task is due, ms, or ""; order; fairness; storage format; how many fields of settings, limits and totals
@@ -18,15 +19,17 @@
 --   when the first of these ends, ms.
 -- * Four for the newest event of the pause, and for the newest 429 and the newest closing by hand of each of these:
 --   kind, group, when (ms), detail.
--- * The names and values of fields of INFO that say if the server takes changes; none if the user may not read them.
+-- * The names and values of fields of INFO that say if the server takes changes, and, if no consumer has ever asked,
+--   which databases have keys; none if the user may not read them.
+-- * seen_max_keys, or ""; how many producers wait for room; and the values of died and standing (warned).
 -- Lost reply: safe to send again.
 local time = ARGV[1]
 
--- Needs: now, past, holder
+-- Needs: now, past, holder, warned
 local names = { 'paused_until', 'order', 'fairness', 'format', 'token', 'asked', 'queue_rules',
-  'queue_gate', 'gated', 'max_tasks', 'max_waiting' }
-local paused, sorting, turns_kind, format, token, asked, rules_there, gate_there, gated, most, most_waiting =
-  unpack(redis.call('HMGET', conf, unpack(names)))
+  'queue_gate', 'gated', 'max_tasks', 'max_waiting', 'seen_max_keys' }
+local paused, sorting, turns_kind, format, token, asked, rules_there, gate_there, gated, most, most_waiting,
+  seen_most = unpack(redis.call('HMGET', conf, unpack(names)))
 local is_paused = paused == 'inf' or (tonumber(paused or '') or 0) > now
 
 local function whole(count)
@@ -82,7 +85,7 @@ for _, event in ipairs(last) do -- none if the user may not read them
   end
 end
 local server = {}
-for _, section in ipairs({ 'memory', 'persistence', 'replication' }) do
+for _, section in ipairs({ 'memory', 'persistence', 'replication', not asked and popped == 0 and 'keyspace' or nil }) do
   local info = redis.pcall('INFO', section)
   for _, field in ipairs(type(info) == 'string' and { 'used_memory', 'maxmemory', 'maxmemory_policy', 'role',
     'rdb_last_bgsave_status', 'aof_last_write_status', 'slave_read_only' } or {}) do
@@ -91,5 +94,11 @@ for _, section in ipairs({ 'memory', 'persistence', 'replication' }) do
       server[#server + 1], server[#server + 2] = field, value
     end
   end
+  for database in string.gmatch(section == 'keyspace' and tostring(info) or '', '\ndb(%d+):') do
+    server[#server + 1], server[#server + 2] = 'db' .. database, database
+  end
 end
-return { values, held, states, holders, found, server }
+local producers = redis.call('ZLEXCOUNT', tracked, '[\14', '(\15')
+local id, why, keyed, key = died()
+local warned = { seen_most or '', whole(producers), id, why, keyed, key, standing() }
+return { values, held, states, holders, found, server, warned }

@@ -1,0 +1,47 @@
+"""The warnings beside the state of a queue: what will go wrong, or goes wrong in silence. No I/O.
+
+To add one: name it in `Warned`, with its remedy, and find it here. docs/operations.md has a row for
+each, and tests/daemon/test_verdicts.py plants each.
+"""
+
+from collections.abc import Iterator
+
+from dpq.explain.incidents import Warned
+from dpq.explain.verdict_facts import Facts
+
+
+def warnings_of(facts: Facts) -> list[tuple[Warned, str, str]]:
+    """Find what goes wrong beside the state: each its kind, a part of a sentence, the remedy."""
+    return [(kind, said, facts.remedy(kind, **named)) for kind, said, named in _found(facts)]
+
+
+def _found(facts: Facts) -> Iterator[tuple[Warned, str, dict[str, str]]]:
+    survey = facts.survey
+    if survey.full:
+        where = f"full: {survey.live} of {survey.max_tasks} tasks"
+        yield Warned.FULL, f"{where}, so new tasks are refused", {}
+    for held in survey.held[1:]:
+        if 0 < survey.max_waiting <= held.due:
+            said = f"group {held.state.group!r} is full: {held.due} of {survey.max_waiting} tasks"
+            yield Warned.GROUP_FULL, said, {}
+            break
+    if survey.producers:
+        number = "1 producer waits" if survey.producers == 1 else f"{survey.producers} wait"
+        yield Warned.PRODUCERS_WAIT, f"{number} for room", {}
+    if facts.stats.seen_keys >= survey.seen_max:
+        said = f"its {survey.seen_max} seen keys are full, so the oldest are forgotten early"
+        yield Warned.SEEN_FULL, said, {}
+    task, reason = survey.died
+    if task:
+        yield Warned.SCHEDULE_DIED, f"the recurring task {task} is dead: {reason}", {"task": task}
+    keyed, key = survey.keyed
+    if keyed:
+        letters = "a dead letter keeps its key" if keyed == 1 else f"{keyed} dead letters keep keys"
+        yield Warned.KEY_HELD, f"{letters}, {key!r}: a push with that key may add no task", {}
+    batch, left, since = survey.standing
+    if batch:
+        said = f"batch {batch!r} cannot end: {left} of its tasks are left, the last has ended at "
+        yield Warned.BATCH_STANDS, said + facts.say(since), {"batch": batch}
+    policy = survey.server.get("maxmemory_policy", "noeviction")
+    if policy != "noeviction" and survey.server.get("maxmemory", "0") != "0":
+        yield Warned.EVICTS, "the server deletes tasks when its memory is full", {}
