@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
 from dpq.explain.pace import UNKNOWN, Pace
-from dpq.explain.survey import Survey
-from dpq.limits.limits import EVERY_GROUP
+from dpq.limits.limits import EVERY_GROUP, rate_text
 from dpq.limits.pools import UNTIL_OPENED_MS
+from dpq.limits.quota import quota_text
 from dpq.limits.rules import LimitRules
-from dpq.limits.words import write_word
 from dpq.model.rates import few, per_text, span, span_between
 from dpq.model.reports import QueueStats
 from dpq.script.values import read_texts
+
+if TYPE_CHECKING:
+    from dpq.explain.survey import Survey
 
 __all__ = ["Drain"]
 
@@ -120,8 +122,8 @@ class Scope(NamedTuple):
             if f"{window.per * 1000:.0f}" == self.slowest.rstrip("abcdefghijklmnopqrstuvwxyz_"):
                 if self.learned and not n:
                     return self.words(f"{per_text(few(self.learned), window.per)}, as learned")
-                return self.words(write_word(window))
-        return self.words("; ".join(map(write_word, rules.quotas)))
+                return self.words(rate_text(window))
+        return self.words("; ".join(map(quota_text, rules.quotas)))
 
 
 class DrainLook(NamedTuple):

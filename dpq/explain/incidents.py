@@ -59,7 +59,7 @@ SEVERITIES: dict[VerdictState, Severity] = {
     VerdictState.MOVING: "good",
     VerdictState.EMPTY: "soft",
 }
-"""How serious each state is; those that are not named are bad."""
+"""Severities of states; a state that is not named is bad."""
 
 REMEDIES = {
     "server away": "Start the server, or look at its log. `dpq doctor --quick` says when it "
@@ -107,4 +107,4 @@ REMEDIES = {
     "`dpq dead replay --all {queue}` runs them again.",
     "batch stands still": "`dpq stats --batch {batch} {queue}` shows its tasks.",
 }
-"""What to do at each incident, by the name of its state or warning, or of what has caused it."""
+"""Sentences on what to do, by the name of a state, of a cause of one, or of a warning."""

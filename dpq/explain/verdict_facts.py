@@ -76,7 +76,7 @@ class Verdict(BaseModel):
 
     @property
     def severity(self) -> Severity:
-        """How serious it is: `bad` if it does not go on without a person."""
+        """`bad` if the queue does not go on without a person, else `warn`, `good` or `soft`."""
         mild = SEVERITIES.get(self.state, "warn")
         falls_behind = self.drain is not None and self.drain.state == "will not drain"
         worse = self.warnings or (self.state is VerdictState.MOVING and falls_behind)

@@ -26,10 +26,12 @@ def _found(facts: Facts) -> Iterator[tuple[Warned, str, dict[str, str]]]:
             yield Warned.GROUP_FULL, said, {}
             break
     if survey.producers:
-        number = "1 producer waits" if survey.producers == 1 else f"{survey.producers} wait"
-        yield Warned.PRODUCERS_WAIT, f"{number} for room", {}
+        number = "1 producer waits" if survey.producers == 1 else ""
+        said = f"{number or f'{survey.producers} producers wait'} for room"
+        yield Warned.PRODUCERS_WAIT, said, {}
     if facts.stats.seen_keys >= survey.seen_max:
-        said = f"its {survey.seen_max} seen keys are full, so the oldest are forgotten early"
+        keys = "1 seen key" if survey.seen_max == 1 else f"{survey.seen_max} seen keys"
+        said = f"its bound of {keys} is reached, so the oldest are forgotten early"
         yield Warned.SEEN_FULL, said, {}
     task, reason = survey.died
     if task:
@@ -40,7 +42,8 @@ def _found(facts: Facts) -> Iterator[tuple[Warned, str, dict[str, str]]]:
         yield Warned.KEY_HELD, f"{letters}, {key!r}: a push with that key may add no task", {}
     batch, left, since = survey.standing
     if batch:
-        said = f"batch {batch!r} cannot end: {left} of its tasks are left, the last has ended at "
+        said = f"batch {batch!r} cannot end: {left} of its tasks {'is' if left == 1 else 'are'} "
+        said += "left, and none has ended since "
         yield Warned.BATCH_STANDS, said + facts.say(since), {"batch": batch}
     policy = survey.server.get("maxmemory_policy", "noeviction")
     if policy != "noeviction" and survey.server.get("maxmemory", "0") != "0":

@@ -21,7 +21,7 @@
 --   kind, group, when (ms), detail.
 -- * The names and values of fields of INFO that say if the server takes changes, and, if no consumer has ever asked,
 --   which databases have keys; none if the user may not read them.
--- * seen_max_keys, or ""; how many producers wait for room; and the values of died and standing (warned).
+-- * seen_max_keys, or ""; how many producers wait for room; and the values of deaths and standstill (warned).
 -- Lost reply: safe to send again.
 local time = ARGV[1]
 
@@ -94,11 +94,11 @@ for _, section in ipairs({ 'memory', 'persistence', 'replication', not asked and
       server[#server + 1], server[#server + 2] = field, value
     end
   end
-  for database in string.gmatch(section == 'keyspace' and tostring(info) or '', '\ndb(%d+):') do
+  for database in string.gmatch(type(info) == 'string' and info or '', '\ndb(%d+):') do
     server[#server + 1], server[#server + 2] = 'db' .. database, database
   end
 end
 local producers = redis.call('ZLEXCOUNT', tracked, '[\14', '(\15')
-local id, why, keyed, key = died()
-local warned = { seen_most or '', whole(producers), id, why, keyed, key, standing() }
+local id, why, keyed, key = deaths()
+local warned = { seen_most or '', whole(producers), id, why, keyed, key, standstill() }
 return { values, held, states, holders, found, server, warned }
