@@ -4,8 +4,6 @@ The script `drain` says when each limit will have let its due tasks start; `drai
 moments with what came and ended. Source: docs/design.md, "Drain time".
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -19,7 +17,7 @@ from dpq.limits.quota import quota_text
 from dpq.limits.rules import LimitRules
 from dpq.model.rates import few, per_text, span, span_between
 from dpq.model.reports import QueueStats
-from dpq.script.values import read_texts
+from dpq.script.values import read_fields, read_texts
 
 if TYPE_CHECKING:
     from dpq.explain.survey import Survey
@@ -80,33 +78,18 @@ class Drain(BaseModel):
 
 
 class Scope(NamedTuple):
-    """A limit and what waits for it. Times are ms.
+    """A limit and what waits for it. Times are ms. The script drain returns the fields in this
+    order."""
 
-    Attributes:
-        group: A group, `*` for all without a limit of their own, or "" for the queue.
-        waiting: Its tasks that are due.
-        clears: When it will have let all of them start.
-        slowest: Its slowest rule, by the name that its gate has for it, or "".
-        opens: Closed until this moment.
-        why: `l` after a 429, `h` by hand, or `-`.
-        busy: Its concurrency holds tasks back: the pace depends on how long tasks run.
-        rated: It has a rate, a quota or a budget.
-        unreadable: Its rules cannot be read.
-        rules: Its rules as they are stored.
-        learned: The rate that its first window has learned, of a pool the lowest; 0.0 without one.
-    """
-
-    group: str
-    waiting: int
-    clears: float
-    slowest: str
-    opens: float
-    why: str
-    busy: bool
-    rated: bool
-    unreadable: bool
-    rules: str
-    learned: float = 0.0
+    group: str  # `*` for all groups without a limit of their own, or "" for the queue
+    waiting: int  # its tasks that are due
+    clears: float  # when it will have let all of them start
+    slowest: str  # its slowest rule, by the name that its gate has for it, or ""
+    busy: bool  # its concurrency holds tasks back: the pace depends on how long tasks run
+    rated: bool  # it has a rate, a quota or a budget
+    unreadable: bool  # its rules cannot be read
+    rules: str  # its rules as they are stored
+    learned: float  # the rate that its first window has learned, of a pool the lowest; or 0.0
 
     def words(self, text: str) -> str:
         """Say what its limit is."""
@@ -136,19 +119,12 @@ class DrainLook(NamedTuple):
 
 
 class Paper(NamedTuple):
-    """A change of a limit on paper. Rules are as `plain_rules` writes them, "" for none.
+    """A change of a limit on paper. Rules are as `plain_rules` writes them, "" for none."""
 
-    Attributes:
-        stands: The rules that stand.
-        every: The rules of every group without a limit of its own.
-        now: The look with the limit that stands.
-        then: The look with the changed limit.
-    """
-
-    stands: str
-    every: str
-    now: DrainLook
-    then: DrainLook
+    stands: str  # the rules that stand
+    every: str  # the rules of every group without a limit of its own
+    now: DrainLook  # with the limit that stands
+    then: DrainLook  # with the changed limit
 
 
 def drain_of(look: DrainLook, pace: Pace = UNKNOWN, group: str | None = None) -> Drain:
@@ -200,7 +176,7 @@ def drain_of(look: DrainLook, pace: Pace = UNKNOWN, group: str | None = None) ->
     return said("clears", because, by_limits)
 
 
-def nothing_due(stats: QueueStats, survey: Survey, *, exists: bool) -> Drain:
+def nothing_due(stats: QueueStats, survey: "Survey", *, exists: bool) -> Drain:
     """Say what is left of a queue of which no task is due."""
     left = [f"{survey.leases} invisible"] * (survey.leases > 0)
     if stats.delayed and survey.due_ms is not None:
@@ -253,16 +229,8 @@ def _by_limits(look: DrainLook, scopes: Sequence[Scope], backlog: int) -> tuple[
 def read_drain(reply: Sequence[Any]) -> DrainLook:
     """Read the reply of drain."""
     (now, paused, backlog), texts = map(read_texts, reply)
-    rows = zip(*(texts[n::4] for n in range(4)), strict=True)
+    fields = len(Scope._fields)
+    rows = (texts[n : n + fields] for n in range(0, len(texts), fields))
     until = math.inf if paused == "inf" else float(paused or 0)
-    return DrainLook(float(now), until, int(backlog), [_scope(*row) for row in rows])
-
-
-def _scope(group: str, waiting: str, text: str, rules: str) -> Scope:
-    clears, slowest, opens, why, busy, rated, learned = text.split(" ")
-    slowest = "" if slowest == "-" else slowest
-    is_busy, is_rated, unreadable = busy == "1", rated == "1", rated == "?"
-    return Scope(
-        *(group, int(waiting), float(clears), slowest, float(opens), why),
-        *(is_busy, is_rated, unreadable, rules, float(learned)),
-    )
+    scopes = [Scope(*read_fields(Scope, row)) for row in rows]
+    return DrainLook(float(now), until, int(backlog), scopes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -54,8 +55,7 @@ class Operations(QueueOperations[P]):
             stuck = (*UNATTENDED, VerdictState.HANDLERS_BUSY)
             unattended = verdict.because * (verdict.state in stuck)
         sentence = explain(found, limits, now_ms, unattended)
-        until, about = changes_at(found, limits), found.about_ms or None
-        return Explained(sentence, until, about, found.ahead, found.in_group, now_ms, limits)
+        return Explained(sentence, changes_at(found, limits), found.about_ms or None, now_ms)
 
     def why(self, id_: str | None) -> Steps[str | Verdict]:
         """Say why a task is not running; without an id, make the verdict on the queue."""
@@ -113,7 +113,7 @@ class Operations(QueueOperations[P]):
             late = isinstance(found, Exception) or not found.asked_ms
             if not late and found.now_ms - found.asked_ms <= ASKED_SECONDS * 1000:
                 return f"consumers ask queue {name!r}, whose name is one letter away"
-        databases = [number for name, number in survey.server.items() if name == f"db{number}"]
+        databases = [name[2:] for name in survey.server if re.fullmatch(r"db\d+", name)]
         if len(databases) > 1:
             return f"the server has keys in the databases {', '.join(databases)}: the URL names one"
         return ""

@@ -303,11 +303,11 @@ def _only_delayed(facts: Facts) -> Verdict | None:
 
 
 def _only_dead(facts: Facts) -> Verdict | None:
-    stats, (reason, fault) = facts.stats, facts.survey.first_death
+    stats, reason, fault = facts.stats, facts.survey.died_of, facts.survey.fault
     if not facts.idle or stats.delayed or not stats.dead:
         return None
-    first = f": {reason}" + (f" ({fault})" if fault else "") if reason else ""
-    because = f"no live task is left, and {tasks_are(stats.dead, 'dead')}; the first died{first}"
+    last = f": {reason}" + (f" ({fault})" if fault else "") if reason else ""
+    because = f"no live task is left, and {tasks_are(stats.dead, 'dead')}; the last died{last}"
     return facts.found(VerdictState.ONLY_DEAD, because)
 
 

@@ -7,6 +7,7 @@ each, and tests/daemon/test_verdicts.py plants each.
 from collections.abc import Iterator
 
 from dpq.explain.incidents import Warned
+from dpq.explain.survey import SEEN_MAX
 from dpq.explain.verdict_facts import Facts
 
 
@@ -29,22 +30,22 @@ def _found(facts: Facts) -> Iterator[tuple[Warned, str, dict[str, str]]]:
         number = "1 producer waits" if survey.producers == 1 else ""
         said = f"{number or f'{survey.producers} producers wait'} for room"
         yield Warned.PRODUCERS_WAIT, said, {}
-    if facts.stats.seen_keys >= survey.seen_max:
-        keys = "1 seen key" if survey.seen_max == 1 else f"{survey.seen_max} seen keys"
+    most = survey.seen_max or SEEN_MAX
+    if facts.stats.seen_keys >= most:
+        keys = "1 seen key" if most == 1 else f"{most} seen keys"
         said = f"its bound of {keys} is reached, so the oldest are forgotten early"
         yield Warned.SEEN_FULL, said, {}
-    task, reason = survey.died
-    if task:
-        yield Warned.SCHEDULE_DIED, f"the recurring task {task} is dead: {reason}", {"task": task}
-    keyed, key = survey.keyed
-    if keyed:
-        letters = "a dead letter keeps its key" if keyed == 1 else f"{keyed} dead letters keep keys"
-        yield Warned.KEY_HELD, f"{letters}, {key!r}: a push with that key may add no task", {}
-    batch, left, since = survey.standing
-    if batch:
+    if task := survey.recurs:
+        said = f"the recurring task {task} is dead: {survey.recurs_died_of}"
+        yield Warned.SCHEDULE_DIED, said, {"task": task}
+    if count := survey.keyed:
+        letters = "a dead letter keeps its key" if count == 1 else f"{count} dead letters keep keys"
+        yield Warned.KEY_HELD, f"{letters}, {survey.key!r}: a push with it may add no task", {}
+    if batch := survey.batch:
+        left = survey.batch_left
         said = f"batch {batch!r} cannot end: {left} of its tasks {'is' if left == 1 else 'are'} "
         said += "left, and none has ended since "
-        yield Warned.BATCH_STANDS, said + facts.say(since), {"batch": batch}
+        yield Warned.BATCH_STANDS, said + facts.say(survey.batch_since_ms), {"batch": batch}
     policy = survey.server.get("maxmemory_policy", "noeviction")
     if policy != "noeviction" and survey.server.get("maxmemory", "0") != "0":
         yield Warned.EVICTS, "the server deletes tasks when its memory is full", {}

@@ -535,7 +535,7 @@ PLANTED = [
     Planted(consumers_of_a_near_queue, S.NO_CONSUMER, ", whose name is one letter away", True),
     Planted(flows_beside_the_dead, S.MOVING, "0 tasks are due, and 0 are running; "),
     Planted(only_delayed, S.ONLY_DELAYED, "1 task is delayed, the next one is due at 2023-11-15"),
-    Planted(only_dead, S.ONLY_DEAD, "3 tasks are dead; the first died: no page 0", True),
+    Planted(only_dead, S.ONLY_DEAD, "3 tasks are dead; the last died: no page 2", True),
     Planted(in_order, S.PACED, " waits for its retry until 22:23:20 UTC; 3 of 3 due tasks wait"),
     Planted(moving, S.MOVING, "4 tasks are due"),
     Planted(empty, S.EMPTY, "no task is stored"),

@@ -10,11 +10,8 @@
 -- ARGV[6]  supposed   compute as if this limit had these rules, "" for none; or left out
 --
 -- Returns {settings, scopes}. Settings: now; paused_until; how many tasks are due.
--- Scopes, flat, the queue first: scope ("" for the queue, * for all groups without a limit of their own); how many of
--- its tasks are due; and the text `clears slowest opens why busy rated learned`: when all of these tasks will have
--- started by this limit, ms (clears), the name of its slowest rule, or "-"; until when it is closed, ms, and why; 1 if
--- its concurrency holds tasks back, else 0; 1 if it has a rate, a quota or a budget, "?" if it cannot be read, else 0;
--- and the rate that it has learned, of a pool the lowest, or 0; and its rules.
+-- Scopes, flat, the queue first, with the fields of `Scope` (dpq/explain/drain.py) in their order; 1 and 0 for true and
+-- false, "" for the slowest rule of a scope that is only closed.
 -- What tasks take is read from up to 200 of them.
 -- Lost reply: safe to send again.
 local time, named, largest, last = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -104,17 +101,16 @@ for _, scope in ipairs(scopes) do
     local is_full, free = full(gate)
     busy = (is_full or free and free < count) and 1 or 0
   end
-  local rated = rules.unreadable and '?' or (rules[1] or gate.meters or rules.members
-    or gate.opens > instant) and 1 or 0
+  local rated = rules[1] or gate.meters or rules.members or gate.opens > instant
   local at, slowest = clears_at(gate, costs_of(heavy and ids or {}, gate), count, start)
-  local n, learned = #reply, rules.ceiling > 0 and not rules.members and gate.rate or math.huge
+  local learned = rules.ceiling > 0 and not rules.members and gate.rate or math.huge
   for _, mate in ipairs(gate.mates or {}) do
     learned = math.min(learned, mate.rules.ceiling > 0 and mate.rate or math.huge)
   end
-  reply[n + 1], reply[n + 2] = scope, string.format('%.0f', count)
-  slowest = slowest == '' and '-' or slowest
-  reply[n + 3] = string.format('%.17g %s %.17g %s %d %s %.17g', at, slowest, gate.opens, gate.why, busy, rated,
-    learned < math.huge and learned or 0)
-  reply[n + 4] = rules.text or ''
+  for _, text in ipairs({ scope, string.format('%.0f', count), string.format('%.17g', at), slowest,
+    string.format('%d', busy), rated and '1' or '0', rules.unreadable and '1' or '0', rules.text or '',
+    string.format('%.17g', learned < math.huge and learned or 0) }) do
+    reply[#reply + 1] = text
+  end
 end
 return { { string.format('%.17g', instant), paused, string.format('%.0f', queued + heads) }, reply }

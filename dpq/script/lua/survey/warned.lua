@@ -2,8 +2,8 @@
 -- the last 10 tasks of delayed wait.
 -- Keys: delayed meta dead batches
 -- Needs: now, batch_list
--- Gives: deaths(): id and reason of the newest dead letter that recurs, or two empty texts; how many dead letters of
---        the last day have a key, and such a key;
+-- Gives: deaths(): reason and last error of the newest dead letter; id and reason of the newest one that recurs; how
+--        many of the last day have a key, and such a key; texts are empty if there is none;
 --        standstill(): a batch for whose end a task waits, and of which no task has ended for an hour, how many of its
 --        tasks are left, and since when, ms; or three empty texts.
 local DAY, HOUR = 86400000, 3600000
@@ -13,21 +13,24 @@ local function records_of(ids)
 end
 
 local function deaths()
-  local ids, moments, newest, why, keyed, known = {}, {}, '', '', 0, ''
+  local ids, moments, first, fault, recurs, why, keyed, known = {}, {}, '', '', '', '', 0, ''
   for i, text in ipairs(redis.call('ZRANGE', dead, '0', '19', 'REV', 'WITHSCORES')) do
     table.insert(i % 2 == 1 and ids or moments, text)
   end
   for i, raw in ipairs(records_of(ids)) do
-    local key, reason, schedule = string.match(raw or '',
-      '^[^\t\n]*\t[^\t\n]*\t([^\t\n]*)\t([^\t\n]*)\t[^\t\n]*\t?([^\t\n]*)')
-    if newest == '' and (schedule or '') ~= '' then
-      newest, why = ids[i], reason
+    local key, reason, rest, schedule = string.match(raw or '',
+      '^[^\t\n]*\t[^\t\n]*\t([^\t\n]*)\t([^\t\n]*)\t([^\t\n]*)\t?([^\t\n]*)')
+    if i == 1 and reason then
+      first, fault = reason, string.match(rest, '^[^\23-\31]*')
     end
-    if tonumber(moments[i]) > now - DAY and (key or '') ~= '' then
+    if recurs == '' and (schedule or '') ~= '' then
+      recurs, why = ids[i], reason
+    end
+    if (key or '') ~= '' and tonumber(moments[i]) > now - DAY then
       keyed, known = keyed + 1, key
     end
   end
-  return newest, why, string.format('%.0f', keyed), known
+  return first, fault, recurs, why, string.format('%.0f', keyed), known
 end
 
 local function standstill()
