@@ -209,11 +209,8 @@ def _by_limits(look: DrainLook, scopes: Sequence[Scope], backlog: int) -> tuple[
         if scope.busy:
             known = False
             if not scope.rated:
-                rules = scope.rules  # "" of a group that a 429 has closed, without a limit
-                in_order = bool(rules) and LimitRules.read(rules, scope.group or None).in_order
-                runs = "in order: one task runs, or waits for its retry," if in_order else ""
-                runs = runs or "as many tasks run as may,"
-                slowest = slowest or scope.words(f"{runs} however long they do")
+                runs = "as many tasks run as may, however long they do"
+                slowest = slowest or scope.words(runs)
         took = scope.clears - start
         if scope.clears > latest:
             latest, slowest = scope.clears, scope.because

@@ -52,6 +52,8 @@ POISSON_PAIRS = 5
 """Pairs of stretches that are assumed to scatter as independent tasks do, beside the pairs seen."""
 
 PaceKind = Literal["counting", "stopped", "clears", "open", "even", "grows"]
+"""`counting`: too little was seen. `stopped`: no task is finished. `clears`: between `low` and
+`high`. `open`: not before `low`. `even`: about as many tasks come as end. `grows`: more come."""
 
 
 class Point(NamedTuple):
@@ -64,7 +66,6 @@ class Point(NamedTuple):
     replayed: int
     acked: int
     buried: int = 0
-    deferred: int = 0
     failed: int = 0
 
     @classmethod
@@ -73,7 +74,7 @@ class Point(NamedTuple):
         backlog = seen.ready + seen.waiting
         lapsed = seen.expired_leases if isinstance(seen, QueueStats) else seen.lease_expired
         failed = seen.failed + lapsed + seen.buried_expired
-        totals = seen.pushed, seen.replayed, seen.acked, seen.buried, seen.deferred, failed
+        totals = seen.pushed, seen.replayed, seen.acked, seen.buried, failed
         return cls(at, backlog, seen.delayed, *totals)
 
     @property
@@ -88,46 +89,29 @@ class Point(NamedTuple):
 
 
 class Pace(NamedTuple):
-    """The rates of a queue, and when its backlog is done at these rates.
-
-    Attributes:
-        kind: `counting`: too little was seen. `stopped`: no task ends. `clears`: between `low` and
-            `high`. `open`: not before `low`. `even`: about as many tasks come as end. `grows`: more
-            come than end.
-        come: Tasks that become due a second; None before there are two points.
-        done: Tasks that are finished a second: a death is no throughput.
-        net: Tasks by which the backlog shrinks a second, also by deaths.
-        low: The least seconds until the backlog is done; infinity if that is not known.
-        high: The most seconds; infinity if that is not known.
-        seconds: The seconds that the rates cover: the last 300, or those since a change.
-        acked: Tasks that were finished in the last 300 seconds.
-        failed: Attempts of that time that have failed, whose lease ran out, or that came too late.
-        lately: A task was finished in the last minute.
-    """
+    """The rates of a queue, and when its backlog is done at these rates."""
 
     kind: PaceKind
-    come: float | None = None
-    done: float | None = None
-    net: float | None = None
-    low: float = math.inf
-    high: float = math.inf
-    seconds: float = 0.0
-    acked: int = 0
-    failed: int = 0
-    lately: bool = False
+    come: float | None = None  # tasks that become due a second; None before there are two points
+    done: float | None = None  # tasks that are finished a second: a death is no throughput
+    net: float | None = None  # by how much the backlog shrinks a second, also by deaths
+    low: float = math.inf  # the least seconds until the backlog is done; infinity: not known
+    high: float = math.inf  # the most seconds
+    seconds: float = 0.0  # that the rates cover: the last 300, or those since a change
+    acked: int = 0  # tasks that were finished in the last 300 seconds
+    failed: int = 0  # attempts of that time that have failed, lapsed, or came too late
+    lately: bool = False  # a task was finished in the last minute
 
     @property
     def say(self) -> str:
         """Say in a few words when the backlog is done."""
-        if self.kind == "clears":
+        if self.kind in ("clears", "open"):
             return f"done in {span_between(self.low, self.high)}"
-        if self.kind == "open":
-            return f"done in {span_between(self.low)}"
-        if self.kind == "even":
-            return "about as many come as end"
-        if self.kind == "grows":
-            return f"growing by {_a_time(-(self.net or 0.0))}"
-        return f"none finished in {span(self.seconds)}" if self.kind == "stopped" else "counting"
+        return {
+            "stopped": f"none finished in {span(self.seconds)}",
+            "even": "about as many come as end",
+            "grows": f"growing by {_a_time(-(self.net or 0.0))}",
+        }.get(self.kind, "counting")
 
 
 UNKNOWN = Pace("counting")
@@ -210,15 +194,6 @@ def _range(backlog: int, net: float, spread: float, error: float) -> tuple[float
     if fast > WIDEST * slow:
         return low, math.inf
     return low, seconds + math.hypot(backlog / slow - seconds, to_come)
-
-
-def a_second(points: Sequence[Point], pace: Pace, total: str) -> float | None:
-    """Return by how much a total has grown a second, over the time that a pace covers."""
-    if not pace.seconds:
-        return None
-    last = points[-1]
-    first = min(points, key=lambda each: abs(last.at - pace.seconds - each.at))
-    return float(getattr(last, total) - getattr(first, total)) / (last.at - first.at)
 
 
 def _stretches(points: Sequence[Point]) -> list[_Stretch]:

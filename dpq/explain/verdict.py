@@ -10,7 +10,7 @@ state, and tests/daemon/test_verdicts.py plants each.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from difflib import get_close_matches
 
@@ -75,15 +75,8 @@ SILENT = "no answer"
 
 
 def server_away(queue: str, error: object, since_ms: float) -> Verdict:
-    """Make the verdict on a queue whose server does not answer since a moment.
-
-    Args:
-        queue: Its name.
-        error: What was seen; it begins with `SILENT` if the server takes connections.
-        since_ms: The moment.
-    """
-    since = moment_of(since_ms)
-    silent = str(error).startswith(SILENT)
+    """Make the verdict on a queue whose server does not answer since a moment."""
+    since, silent = moment_of(since_ms), str(error).startswith(SILENT)
     return Verdict(
         queue=queue,
         state=VerdictState.SERVER_AWAY,
@@ -216,11 +209,8 @@ def _handlers_busy(facts: Facts) -> Verdict | None:
     free = any(worker.running < worker.concurrency for worker in workers)
     if free or not workers or not facts.hangs(seconds):
         return None
-    running, places = (
-        sum(worker.running for worker in workers),
-        sum(worker.concurrency for worker in workers),
-    )
-    who = worker_name(slowest)
+    running = sum(worker.running for worker in workers)
+    places, who = sum(worker.concurrency for worker in workers), worker_name(slowest)
     because = (
         f"{running} of {places} handlers are busy, the longest for {span(seconds)}{facts.usual()}: "
         f"task {task} in {who}"
@@ -256,11 +246,10 @@ def _failing(facts: Facts) -> Verdict | None:
     if failed < max(FAILED_LEAST, FAILED_SHARE * tried):
         return None
     because = f"{failed} of {tried} attempts of the last minutes have failed"
-    errors = Counter(_error(event) for event in facts.failures)
-    for error, _ in errors.most_common(1):
+    for error, _ in Counter(map(_error, facts.failures)).most_common(1):
         because += f", most often: {error}"
     who = _culprit(facts)
-    because += f"; most of them {who}" if who else ""
+    because += who and f"; most of them {who}"
     return facts.found(VerdictState.FAILING, because, who=who)
 
 
@@ -273,17 +262,16 @@ def _error(event: Event) -> str:
 
 def _culprit(facts: Facts) -> str:
     """Name the task, worker, group or handler of most failures, or return ""."""
-    found = facts.failures
-    kinds: list[tuple[str, Iterable[str]]] = [
-        ("of task", (event.task_id for event in found)),
-        ("of worker", (event.worker for event in found if len(facts.workers) > 1)),
-        ("of member", (event.member for event in found)),
-        ("of group", (event.group for event in found)),
-        ("in", (event.frames[-1] if event.frames else "" for event in found)),
-    ]
-    for words, names in kinds:
-        for name, count in Counter(filter(None, names)).most_common(1):
-            if count >= CULPRIT_SHARE * len(found):
+    kinds: dict[str, Callable[[Event], str]] = {
+        "of task": lambda event: event.task_id,
+        "of worker": lambda event: event.worker * (len(facts.workers) > 1),
+        "of member": lambda event: event.member,
+        "of group": lambda event: event.group,
+        "in": lambda event: event.frames[-1] if event.frames else "",
+    }
+    for words, name_of in kinds.items():
+        for name, count in Counter(filter(None, map(name_of, facts.failures))).most_common(1):
+            if count >= CULPRIT_SHARE * len(facts.failures):
                 return f"{words} {name}"
     return ""
 
@@ -319,7 +307,7 @@ def _moving(facts: Facts) -> Verdict | None:
     if facts.due and facts.drain.state != "unknown":
         said.append(facts.drain.say)
     said += [
-        f"{scope_name(held)} is {kind_of(held)}{until_text(facts, held.state)}"
+        f"{scope_name(held)} is {kind_of(held)}{until_text(facts, held)}"
         f"{others_closed(facts, held)}"
         for held in [*facts.survey.held[:1], *closed_groups(facts)[:1]]
         if not held.state.open

@@ -6,9 +6,10 @@ from typing import NamedTuple
 from dpq.explain.incidents import VerdictState
 from dpq.explain.survey import Held
 from dpq.explain.verdict_facts import Facts, Verdict, tasks_are, worker_name
+from dpq.limits.limits import spent_words
 from dpq.limits.pools import UNTIL_OPENED_MS
 from dpq.limits.quota import quota_text
-from dpq.limits.states import LimitState, spent_quota
+from dpq.limits.states import spent_quota
 from dpq.model.rates import per_text, span
 
 FLOWS_SECONDS = 60.0
@@ -30,6 +31,10 @@ KINDS = {
 """The state of each reason for which a limit lets no task run; all other reasons pace."""
 
 
+def _opens_ms(held: Held) -> float | None:
+    return held.state.opens_at.timestamp() * 1000 if held.state.opens_at else None
+
+
 def kind_of(held: Held) -> VerdictState:
     return KINDS.get(held.state.reason or "", VerdictState.PACED)
 
@@ -38,8 +43,7 @@ def _still_flows(facts: Facts, held: Held) -> bool:
     """Return True if tasks of a closed scope start again and again."""
     if kind_of(held) is VerdictState.CONCURRENCY:
         return not facts.hangs(facts.seconds_since(held.held_ms)) and bool(held.holder)
-    opens = held.state.opens_at
-    soon = opens is None or opens.timestamp() * 1000 - facts.now <= FLOWS_SECONDS * 1000
+    soon = (_opens_ms(held) or 0.0) - facts.now <= FLOWS_SECONDS * 1000
     return kind_of(held) is VerdictState.PACED and soon
 
 
@@ -69,14 +73,10 @@ def held_by_limit(facts: Facts) -> Verdict | None:
 def _finding_of(facts: Facts, few: Sequence[Held]) -> Verdict | None:
     first = few[0]
     state, kind = first.state, kind_of(first)
-    moments = [held.state.opens_at.timestamp() * 1000 for held in few if held.state.opens_at]
-    until = min(moments, default=None)
-    if kind not in SENTENCES:
+    until = min(filter(None, map(_opens_ms, few)), default=None)
+    moves = {VerdictState.CONCURRENCY: facts.flows, VerdictState.PACED: facts.pace.lately}
+    if kind not in SENTENCES or moves.get(kind):
         return None  # another rule speaks of it
-    if facts.flows and kind is VerdictState.CONCURRENCY:
-        return None
-    if facts.pace.lately and kind is VerdictState.PACED:
-        return None  # its tasks start again and again: it is moving, at that pace
     said = SENTENCES[kind](facts, first)
     because = said.because + others_closed(facts, first)
     if state.group is not None:
@@ -106,10 +106,9 @@ def others_closed(facts: Facts, first: Held) -> str:
     if others < 1:
         return ""
     said = "; 1 more group is closed" if others == 1 else f"; {others} more groups are closed"
-    soonest, opens = facts.survey.opens_ms, first.state.opens_at
-    if soonest is None or soonest >= (opens.timestamp() * 1000 if opens else UNTIL_OPENED_MS):
-        return said
-    return f"{said}, the first until {facts.say(soonest)}"
+    soonest = facts.survey.opens_ms or UNTIL_OPENED_MS
+    sooner = soonest < (_opens_ms(first) or UNTIL_OPENED_MS)
+    return f"{said}, the first until {facts.say(soonest)}" if sooner else said
 
 
 def scope_name(held: Held) -> str:
@@ -125,8 +124,9 @@ class Said(NamedTuple):
     incident: str | None = None
 
 
-def until_text(facts: Facts, state: LimitState) -> str:
-    return f" until {facts.say(state.opens_at.timestamp() * 1000)}" if state.opens_at else ""
+def until_text(facts: Facts, held: Held) -> str:
+    opens = _opens_ms(held)
+    return f" until {facts.say(opens)}" if opens else ""
 
 
 def _say_429(facts: Facts, held: Held) -> Said:
@@ -141,27 +141,28 @@ def _say_429(facts: Facts, held: Held) -> Said:
     if held.state.reason == "probe":
         why = f"the first task of {who} after a {status} still runs, and all others wait for it"
         return Said(why, since, who)
-    when = f" at {facts.say(since)}" if since else ""
-    until = until_text(facts, held.state)
-    because = f"the host of {who} has answered {status}{when}: it is closed{until}"
-    return Said(because, since, who)
+    when, until = f" at {facts.say(since)}" if since else "", until_text(facts, held)
+    why = f"the host of {who} has answered {status}{when}: it is closed{until}"
+    return Said(why, since, who)
 
 
 def _say_paced(facts: Facts, held: Held) -> Said:
-    state = held.state
+    state, name, until = held.state, scope_name(held), until_text(facts, held)
     if state.reason == "in order":
-        name, until = scope_name(held), until_text(facts, state)
         why = f"{name} keeps its order: task {held.holder} waits for its retry{until}"
         return Said(why, None, name, "in order")
+    rates_known = [state.rate, *(member.rate for member in state.members)]
+    learned = min((rate for rate in rates_known if rate is not None), default=None)
     rates = ", ".join(
-        per_text((not n and state.rate) or window.rate, window.per)
+        per_text((not n and learned) or window.rate, window.per)
         + (f" {window.unit}" if window.unit else "")
         for n, window in enumerate(state.windows)
     )
     left = ", ".join(f"{max(0.0, units):.1f}" for units in state.units_left)
-    allows = f"allows {rates}, of which {left} are left" if rates else "lets no task run yet"
-    why = f"the limit of {scope_name(held)} {allows}: it opens{until_text(facts, state) or ' soon'}"
-    return Said(why.replace(" until ", " at "), None, scope_name(held))
+    allows = f"allows {rates}" if rates else "lets no task run yet"
+    allows += f", of which {left} are left" if rates and left else ""
+    opens = until.replace("until", "at") or " soon"
+    return Said(f"the limit of {name} {allows}: it opens{opens}", None, name)
 
 
 def _say_concurrency(facts: Facts, held: Held) -> Said:
@@ -182,12 +183,12 @@ def _say_concurrency(facts: Facts, held: Held) -> Said:
 
 
 def _say_quota(facts: Facts, held: Held) -> Said:
-    state, name, until = held.state, scope_name(held), until_text(facts, held.state)
+    state, name, until = held.state, scope_name(held), until_text(facts, held)
     spent = spent_quota(state)
     if state.reason == "observed":
         why = f"the host of {name} has said that no more is left{until}"
     elif spent:
-        why = f"the quota of {quota_text(spent)} of {name} is spent{until}"
+        why = f"the quota of {quota_text(spent.quota)} of {name} {spent_words(spent.left)}{until}"
     else:
         why = f"the quota of {name} is spread over its period, and closed{until}"
     return Said(why, None, name)
@@ -196,7 +197,7 @@ def _say_quota(facts: Facts, held: Held) -> Said:
 def _say_by_hand(facts: Facts, held: Held) -> Said:
     news = held.closed
     when = f" at {facts.say(news.at_ms)}" if news else ""
-    until = until_text(facts, held.state) or " until it is opened"
+    until = until_text(facts, held) or " until it is opened"
     name = scope_name(held)
     return Said(f"{name} was closed by hand{when}{until}", news and news.at_ms, name)
 

@@ -18,7 +18,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq import DPQ, known_queues
 from dpq.explain.drain import DrainLook
-from dpq.explain.pace import KEPT_SECONDS, Pace, Point, a_second, lasting, pace_of
+from dpq.explain.pace import KEPT_SECONDS, Pace, Point, lasting, pace_of
 from dpq.explain.survey import Overview, Survey
 from dpq.explain.verdict import Verdict
 from dpq.link.cluster import forbidden
@@ -117,10 +117,6 @@ class Snapshot(NamedTuple):
     def backlog(self) -> int:
         """Return the number of tasks that wait for a consumer now."""
         return self.stats.ready + self.stats.waiting
-
-    def a_second(self, total: str) -> float | None:
-        """Return by how much a total has grown a second, over the time that the pace covers."""
-        return a_second(self.samples, self.pace, total)
 
     @property
     def live(self) -> int:
