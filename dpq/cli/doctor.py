@@ -38,7 +38,7 @@ from dpq.model.validation import error_line, one_line
 from dpq.queue.inside import operations_of, session_of
 from dpq.registry.all_queues import ask_queues, inspect_server, missing_queue
 from dpq.script.command import Steps
-from dpq.types import Problem, QueueStats, Verdict, WorkerInfo
+from dpq.types import Problem, QueueStats, Verdict, VerdictState, WorkerInfo
 from dpq.verbs.base import PAGE
 
 T = TypeVar("T")
