@@ -256,21 +256,20 @@ merge | a dead holder of a key is not revived | lua/push
 # Workers
 Fetcher.add | what was fetched ahead of a 429 runs all the same
 | contract/worker_ends::test_what_was_fetched_under_the_same_limit_goes_back
-- if (self._prefetch or self._taken) and isinstance(done.error, RateLimited):
+- if isinstance(done.error, RateLimited):
 + if False:
 Worker._finish.give_up | a worker that ends waits for nobody
 | contract/worker::test_a_stop_waits_for_handlers
 - give_up = time.monotonic() + self.grace
 + give_up = time.monotonic()
-AsyncRunner.fill | one handler more than the concurrency
-| unit/runner
-- len(self._running) < self._concurrency and
-+ len(self._running) <= self._concurrency and
+AsyncRunner.free | one handler more than the concurrency | unit/runner
+- self._concurrency - len(self._running)
++ self._concurrency - len(self._running) + 1
 Fetcher._exchange | an end that an exchange could not send is forgotten | unit/fetcher
--             self.ends += exchange.done
+-             self.ends = done + self.ends
 +             pass
-Runner.handle.error | an overdue attempt ends as its handler does | unit/runner
--         error = run.overdue or error
+Runner._handle | an overdue attempt ends as its handler does | unit/runner
+-         error = call.overdue or error
 +         pass
 
 # Scheduler
@@ -365,7 +364,7 @@ CleanRecords.clean | an error in a log can forge a record | unit/shown
 + if False:
 
 # Windows
-pace | a fraction of a millisecond is given away | lua/pop_limits
+pace | a fraction of a millisecond is given away | lua/true_up
 - or math.ceil(interval * 4096)
 + or math.floor(interval * 4096)
 
@@ -442,8 +441,8 @@ pages.py | the dashboard searches payloads that it does not show | web/web_pages
 -         most=
 +         most=
 answered | a dashboard that only shows acts | web/web_safety
-- if view is not forms.check:
-+ if view is forms.check:
+- if not public:
++ if False:
 Guard.admit | the dashboard answers to any host | web/web_safety
 - if "*" not in hosts and name.lower() not in hosts:
 + if "*" not in hosts and not name:
@@ -516,13 +515,12 @@ Permit._logged | an answer that cannot be reported is lost | contract/transport_
 - queue, host = self
 + raise
 +             queue, host = self
-Exchange.send | an interrupt of a report leaves the answer open | contract/transport_outages
--                 close(response)
+AsyncExchange.send | an interrupt of a report leaves the answer open | contract/transport_outages
+-                 await close(response)
 +                 pass
-Exchange.send | an error of the client leaves its permit | contract/transport_outages
--         except BaseException as error:
--             self.end(error)
-+         except BaseException:
+AsyncExchange.send | an error of the client leaves its permit | contract/transport_outages
+-                 await self.end(error)
++                 pass
 Outage.begin | requests pass though they are to raise | contract/transport_outages
 - not self._passes or forbidden(error)
 + forbidden(error)
