@@ -182,10 +182,8 @@ promote.lua | upkeep is refused at full memory | lua/full_memory::test_goes_on
 # Settings
 push.lua | a push goes into a queue of another format
 | lua/format contract/worker_refused::test_a_worker_of_a_queue_that_a_newer_dpq_took_over
-- )
-- if refused then
-+ )
-+ if refused and refused[1] ~= -8 then
+- { 1 } or refusal(settings[1])
++ { 1 }
 opens_at | rules that cannot be read grant all | lua/units
 -   if gate.rules.unreadable then
 +   if false then
@@ -364,7 +362,7 @@ CleanRecords.clean | an error in a log can forge a record | unit/shown
 + if False:
 
 # Windows
-pace | a fraction of a millisecond is given away | lua/true_up
+pace | a fraction of a millisecond is given away | lua/pop_limits
 - or math.ceil(interval * 4096)
 + or math.floor(interval * 4096)
 
@@ -515,8 +513,8 @@ Permit._logged | an answer that cannot be reported is lost | contract/transport_
 - queue, host = self
 + raise
 +             queue, host = self
-AsyncExchange.send | an interrupt of a report leaves the answer open | contract/transport_outages
--                 await close(response)
+Exchange.send | an interrupt of a report leaves the answer open | contract/transport_outages
+-                 close(response)
 +                 pass
 AsyncExchange.send | an error of the client leaves its permit | contract/transport_outages
 -                 await self.end(error)
