@@ -12,7 +12,6 @@
 -- concurrency. Else a closed group opens, or gets the moment at which its window lets it.
 -- For a task without a group the keys after the fourth may be left out: each takes time.
 -- Lost reply: the second call finds the task gone, and so does ack.
-local time, id, token = ARGV[1], ARGV[2], ARGV[3]
 
 -- Needs: now, times, layout
 local there = redis.call('EXISTS', tracked)

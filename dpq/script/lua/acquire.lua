@@ -5,11 +5,11 @@
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  group      "" for the queue's limit alone; with a booking, the scope of the last answer
 -- ARGV[3]  cost       the units, as a record has them
--- ARGV[4]  priority   for reserves, and to compare the caller with tasks that wait for the same units
+-- ARGV[4]  priority   number: for reserves, and to compare the caller with tasks that wait for the same units
 -- ARGV[5]  timeout    ms that the caller waits at most; "" for ever
--- ARGV[6]  lease      ms of the lease, if the permit is a lease
+-- ARGV[6]  lease      number: ms of the lease, if the permit is a lease
 -- ARGV[7]  id         of the permit, made by the caller
--- ARGV[8]  booked     the moment that the last answer booked, ms; "" if there is none
+-- ARGV[8]  booked     number: the moment that the last answer booked, ms; "" if there is none
 -- ARGV[9]  standing_at  the caller's place in the line, as the last answer said; "" if there is none
 -- ARGV[10] held       the lease that the last answer gave with its booking; "" if there is none
 -- ARGV[11] channel    on which the caller is called; "" if the caller has no channel
@@ -31,9 +31,7 @@
 -- * {-8, ...}: as pop.
 -- Lost reply: if the permit was granted, the second call charges the units again, and the first lease stays until its
 -- end. Else the caller stands in the line twice, until its first place is forgotten, seconds later.
-local time, group, cost, priority, timeout = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
-local lease, id, booked, standing_at, held = tonumber(ARGV[6]), ARGV[7], tonumber(ARGV[8]), ARGV[9], ARGV[10]
-local channel, pin = ARGV[11], ARGV[12]
+
 if #group > 301 then
   return redis.error_reply('ERR DPQ: the group is too long: at most 200 bytes, a member 100')
 end

@@ -15,8 +15,6 @@
 -- Returns 1; 0 if the same verb has ended this delivery before (nothing changed); -1 if the token is not the live
 -- token, or another verb has ended the delivery; -13 if the task was cancelled (nothing changed).
 -- Lost reply: safe to send again, the second answer is 0. The event of many is then added twice.
-local time, id, token, reason, report = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local priority, residual, source, told = ARGV[6], ARGV[7], ARGV[8], ARGV[9]
 
 -- Needs: now, record, rank, fence, place, bury, anew, back, times, producers, event
 if id == '' then

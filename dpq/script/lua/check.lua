@@ -11,7 +11,6 @@
 -- Returns {next cursor or 0, kind, subject, detail, kind, ...}: three texts for each problem. {-8, ...}: the client
 -- knows another format (refusal).
 -- Lost reply: safe to send again.
-local time, part, cursor, count = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
 -- Needs: now, refusal
 local refused = refusal(redis.call('HGET', conf, 'format'))

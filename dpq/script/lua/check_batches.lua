@@ -7,7 +7,6 @@
 -- Returns {next cursor ("0" at the end), id, batch, kind, id, ...}. The kind is dead or left. Two pages may name the
 -- same task. {-8, ...}: the client knows another format (refusal).
 -- Lost reply: safe to send again.
-local cursor, most = ARGV[1], ARGV[2]
 
 -- Needs: refusal, batches, scan
 local refused = refusal(redis.call('HGET', conf, 'format'))

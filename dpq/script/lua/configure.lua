@@ -12,7 +12,6 @@
 -- stored value; LIFO would meet aging; turns of groups would meet LIFO or aging; `order` would become "min" when tasks
 -- may be stored. Returns {} if conf is of another type (nothing written).
 -- Lost reply: safe to send again, the second answer is the same.
-local time, format, create, args = ARGV[1], ARGV[2], ARGV[3], ARGV
 
 -- Needs: now
 local there = redis.pcall('HGETALL', conf)

@@ -1,13 +1,12 @@
 -- dead_kinds: count dead letters by the reason and the last error, with "#" for each number. It changes nothing.
 --
 -- Keys: meta dead
--- ARGV[1]  start     the first rank, from 0
--- ARGV[2]  look      how many dead letters to look at, at most
+-- ARGV[1]  start      number: the first rank, from 0
+-- ARGV[2]  look       number: how many dead letters to look at, at most
 --
 -- Returns flat: how many were looked at, and how many are left behind them; then for each kind its reason, its error,
 -- how many dead letters it has, the id of the newest, and when that died, ms.
 -- Lost reply: safe to send again.
-local start, look = tonumber(ARGV[1]), tonumber(ARGV[2])
 
 -- Needs: shape
 local kinds, order, looked = {}, {}, 0

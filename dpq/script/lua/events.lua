@@ -3,14 +3,13 @@
 -- Keys: events
 -- ARGV[1]  way        "newer": the events behind a position; "older": the events before it, the newest first
 -- ARGV[2]  place      the position, an id; "" is the end of the stream
--- ARGV[3]  look       events to look at, at most
+-- ARGV[3]  look       number: events to look at, at most
 -- ARGV[4]  task       "", or an id: only the events of this task
 -- ARGV[5..]           only the events of these kinds; none for all
 --
 -- Returns {place, id, {field, value, ...}, id, ...}. The place is where the next call goes on, or "" if it would find
 -- nothing.
 -- Lost reply: safe to send again.
-local way, place, look, task, args = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV
 
 local kinds, page = {}, nil
 for i = 5, #args do

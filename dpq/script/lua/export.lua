@@ -4,7 +4,7 @@
 -- ARGV[1]  part       tasks, limits, gates, batches or seen
 -- ARGV[2]  cursor     "0" to begin; "" reads the tasks with the ids that follow
 -- ARGV[3]  count      entries of a page, about
--- ARGV[4]  max_bytes  bytes of payloads over 512 bytes, at most (the first one comes whatever its size)
+-- ARGV[4]  max_bytes  number: bytes of payloads over 512 bytes, at most (the first one comes whatever its size)
 -- ARGV[5..]            ids
 --
 -- Returns the cursor of the next page, "0" at the end. Then, flat: name and text of each limit, gate, batch or seen
@@ -14,7 +14,6 @@
 -- state "later": ask for it by its id. A payload that is missing is "". An entry that is stored all the time is on a
 -- page once at least.
 -- Lost reply: safe to send again.
-local part, cursor, count, max_bytes, args = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV
 
 -- Needs: body, scan
 if part ~= 'tasks' then

@@ -8,7 +8,6 @@
 -- Returns for each lease its new end, ms; or -1 if the token is not the live token or the delivery has ended, -13 if
 -- the task was cancelled (nothing changed).
 -- Lost reply: safe to send again, the second answer stands.
-local time, args = ARGV[1], ARGV
 
 -- Needs: now, fence, go_on, notice, counted, place
 local function extend(id, token, ms)

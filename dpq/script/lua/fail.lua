@@ -6,7 +6,7 @@
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id
 -- ARGV[3]  token      of the delivery that holds the lease; for a cron task with a line and times, as in ack
--- ARGV[4]  ms         from now until the next attempt
+-- ARGV[4]  ms         number: from now until the next attempt
 -- ARGV[5]  message    the last error, or ""
 -- ARGV[6]  report     the units that the delivery has spent, as in spent; "" for none; or left out
 -- ARGV[7]  priority   as text, or "" to keep it; or left out
@@ -18,8 +18,8 @@
 -- cron task has spent its attempts, and none of its times is late enough, it returns "ms TAB
 -- schedule", as ack does (nothing changed).
 -- Lost reply: safe to send again, the second answer is 0.
-local time, id, token, ms, message, report = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5], ARGV[6]
-local priority, residual, source, claim = ARGV[7], ARGV[8], ARGV[9], token
+
+local claim = token
 token = string.match(token, '^%d*')
 
 -- Needs: now, record, rank, fence, place, bury, anew, recur, back, times, event

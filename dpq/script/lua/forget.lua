@@ -1,13 +1,12 @@
 -- forget: free seen keys, so that a push adds a task under them again.
 --
 -- Keys: keys recent
--- ARGV[1]  most       seen keys at most, if no key is named
+-- ARGV[1]  most       number: seen keys at most, if no key is named
 -- ARGV[2]  key        the key to free; "" for any seen keys
 --
 -- Returns how many keys it has freed. A key that a stored task has is not freed. Without a key it returns how many
 -- entries it has removed; call again until it returns 0.
 -- Lost reply: safe to send again; the second call finds the key free, and answers 0.
-local most, key = tonumber(ARGV[1]), ARGV[2]
 
 local freed = 0
 for _, each in ipairs(key ~= '' and { key } or redis.call('ZRANGE', recent, '0', most - 1)) do

@@ -5,7 +5,6 @@
 --
 -- Returns how many fields it has removed; call again until it returns 0. Later results have larger numbers.
 -- Lost reply: safe to send again; the second call removes the next ones.
-local most = ARGV[1]
 
 local removed = 0
 for _, key in ipairs({ results, progress }) do

@@ -4,8 +4,8 @@
 --       tracked events batches followers recent
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  export     the id of the export
--- ARGV[3]  last       the number of the last line of this call; 0 forgets which lines were added before
--- ARGV[4]  highest    the highest sequence number of these tasks: later pushes get higher ones
+-- ARGV[3]  last       number: the number of the last line of this call; 0 forgets which lines were added before
+-- ARGV[4]  highest    number: the highest sequence number of these tasks: later pushes get higher ones
 -- ARGV[5]  lenient    "1": a task that meets another task under its id or key is left out; "": the call is refused
 -- ARGV[6]  told       the tasks that the whole import has added, for the event; "" if a later call tells of this one
 -- ARGV[7..]            line, state, id, when, record, payload: the number of the line; ready, delayed, held
@@ -24,8 +24,6 @@
 -- * {-3, line, holder}: another task has the key. {-4, line, id}: the id is that of a task of another group or key.
 -- * {-8, ...}: the client knows another format (refusal).
 -- Lost reply: safe to send again; nothing is added twice, but then the tasks are not counted as added.
-local time, export, last, highest, lenient = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
-local told, args = ARGV[6], ARGV
 
 -- Needs: now, refusal, record, rank, body, place, hold, notice, event, marks, followed, others
 local settings = redis.call('HMGET', conf, 'format', 'fairness', 'payloads', 'imported', 'order')

@@ -6,7 +6,6 @@
 -- Returns {next cursor, or "0" at the end, id, group, ...}, for each lease. The group is "" for a task without a group,
 -- and "group TAB member" for a task that runs as a member of a pool. Two pages may name the same task.
 -- Lost reply: safe to send again.
-local cursor = ARGV[1]
 
 -- Needs: layout, marks, scan
 local page = scan('ZSCAN', invisible, cursor, '500')

@@ -6,8 +6,8 @@
 -- ARGV[2]  group      the scope of the permit, as acquire has answered
 -- ARGV[3]  scope      "group" closes the group, "queue" the queue, "member" the member of the pool, or the group if the
 --                     permit has no member
--- ARGV[4]  ms         from now until the host may be asked again, or below 0 as in rate_limited
--- ARGV[5]  granted    the moment of the permit, ms
+-- ARGV[4]  ms         number: from now until the host may be asked again, or below 0 as in rate_limited
+-- ARGV[5]  granted    number: the moment of the permit, ms
 -- ARGV[6]  held       the lease of the permit, which this call ends; "" if the permit has no lease
 -- ARGV[7]  report     the units that the permit has spent, as in spent; "" for none
 -- ARGV[8]  cost       the units that the permit was charged, as acquire has answered
@@ -17,8 +17,6 @@
 -- only if this permit was granted after the last permit from which the limit learned. The request stays spent; other
 -- units that `report` does not name count as not spent.
 -- Lost reply: safe to send again; the time then counts from the second call.
-local time, group, scope, ms, granted, held = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
-local report, cost, status = ARGV[7], ARGV[8], ARGV[9]
 
 -- Needs: now, go_on, gate, ended, place, met, held
 go_on()

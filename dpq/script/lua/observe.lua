@@ -15,7 +15,7 @@
 -- the whole limit is left again.
 -- {-8, ...}: the client knows another format (refusal).
 -- Lost reply: safe to send again; the time then counts from the second call.
-local time, scope, id, token, args = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV
+
 if #scope > 301 then
   return redis.error_reply('ERR DPQ: the group is too long: at most 200 bytes, a member 100')
 end

@@ -7,7 +7,6 @@
 --
 -- Returns 1.
 -- Lost reply: safe to send again; the time then counts from the second call.
-local time, ms, by = ARGV[1], ARGV[2], ARGV[3]
 
 -- Needs: now, go_on, event
 go_on()

@@ -8,7 +8,6 @@
 -- remains of deliveries that have ended is not shown. Each call removes some of it, chosen at random. The key expires
 -- after a day without a call.
 -- Lost reply: safe to send again; the text then stands with the second time.
-local time, args = ARGV[1], ARGV
 
 -- Needs: now, fence
 local told, reply = {}, {}

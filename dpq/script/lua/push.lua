@@ -21,7 +21,6 @@
 -- * {-8, ...}: the client knows another format (refusal).
 -- Lost reply: safe to send again while the first copy is stored: an id that is stored is not added twice. A repeated
 -- update sets the same values again; a repeated rerun may run the task once more.
-local time, args = ARGV[1], ARGV
 
 -- Needs: now
 if #args == 1 then

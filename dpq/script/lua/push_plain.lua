@@ -9,7 +9,6 @@
 -- bounds, aging, turns, another format or payloads apart from records; and if its tasks have costs while
 -- a group is closed.
 -- Lost reply: the second call finds the tasks stored, and so does push.
-local time, args = ARGV[1], ARGV
 
 -- Needs: now, layout
 local settings = redis.call('HMGET', conf, 'format', 'order', 'aging', 'fairness', 'shut_until', 'bounded', 'payloads',

@@ -8,7 +8,6 @@
 --
 -- Returns how many of these workers are there. If that changes something, one event says so.
 -- Lost reply: safe to send again; the second call changes nothing, and adds no event.
-local time, quiet, by, args = ARGV[1], ARGV[2], ARGV[3], ARGV
 
 -- Needs: now, go_on, event
 go_on()

@@ -9,8 +9,8 @@
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id
 -- ARGV[3]  token      of the delivery that holds the lease
--- ARGV[4]  ms         from now until the host may be asked again; below 0 if the host has named no time: -ms for the
---                     first closing, twice as long for each closing in a row, and 300 s at most
+-- ARGV[4]  ms         number: from now until the host may be asked again; below 0 if the host has named no time: -ms
+--                     for the first closing, twice as long for each closing in a row, and 300 s at most
 -- ARGV[5]  scope      the scope to close: group, queue, member (the member of a pool that the task runs as) or task
 --                     (no scope: only this task waits). If the task has no member, its group closes; if it has no
 --                     group, the queue
@@ -25,8 +25,6 @@
 -- they last got some. The request stays spent; other units that `report` does not name count as not spent.
 -- Lost reply: safe to send again. The time then counts from the second call; the deferral and the refusal count once.
 -- If the task has become a dead letter, the second answer is 2, too.
-local time, id, token, ms, scope = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
-local report, status, text = ARGV[6], ARGV[7], ARGV[8]
 
 local STATUSES = { ['403'] = 'rate_limited_403', ['503'] = 'rate_limited_503', ['529'] = 'rate_limited_529' }
 

@@ -3,17 +3,15 @@
 -- Keys: ready delayed invisible waiting groups closed meta dead conf stats wake tick limits gates tracked
 --       events batches
 -- ARGV[1]  time       ms, or "" for the server's clock
--- ARGV[2]  first      ms from now until the first task is due
--- ARGV[3]  spacing    ms from each task to the next; it may have a fraction
--- ARGV[4]  told       tasks that earlier steps of the same action have replayed: the event counts them, too; "" if a
---                     later step tells of this one
+-- ARGV[2]  first      number: ms from now until the first task is due
+-- ARGV[3]  spacing    number: ms from each task to the next; it may have a fraction
+-- ARGV[4]  told       number: tasks that earlier steps of the same action have replayed: the event counts them, too; ""
+--                     if a later step tells of this one
 -- ARGV[5..]            ids
 --
 -- Returns how many tasks were dead and are live now, with all their attempts again.
 -- Lost reply: safe to send again; the second call changes no task that is not dead any more, and its event counts
 -- only what `told` says.
-local time, first, spacing, args = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV
-local told = tonumber(ARGV[4])
 
 -- Needs: now, record, place, back, event, batches
 local replayed = 0

@@ -4,29 +4,25 @@
 -- ARGV[1]  state      ready, delayed, invisible, waiting or dead
 -- ARGV[2]  score      the score of the member behind which to begin; "" to begin with the first
 -- ARGV[3]  member     that member; it need not be there any more
--- ARGV[4]  most       tasks to find at most; 0 only counts them
--- ARGV[5]  look       tasks to look at, at most
--- ARGV[6]  max_bytes  payload bytes at most (the first task comes whatever its size)
+-- ARGV[4]  most       number: tasks to find at most; 0 only counts them
+-- ARGV[5]  look       number: tasks to look at, at most
+-- ARGV[6]  max_bytes  number: payload bytes at most (the first task comes whatever its size)
 -- ARGV[7]  group      the group of the tasks, or "" for any
--- ARGV[8]  least      the lowest priority, or "" for any
+-- ARGV[8]  least      number: the lowest priority, or "" for any
 -- ARGV[9]  text       a part of group, key, error or payload, or the first 8 or more characters of an id; "" for any
 -- ARGV[10] reason     the reason of a dead task, with "#" for each number, or "" for any
 -- ARGV[11] fault      the first 200 bytes of the task's last error, with "#" in the same way; "-" for any
 -- ARGV[12] recurs     "1" for recurring tasks only
 -- ARGV[13] blind      "1" does not search payloads for the text
--- ARGV[14] highest    the highest priority, or "" for any
+-- ARGV[14] highest    number: the highest priority, or "" for any
 -- ARGV[15] prefix     the beginning of the key, or "" for any
--- ARGV[16] age        ms since the push at least, of dead tasks since the death; "" for any
+-- ARGV[16] age        number: ms since the push at least, of dead tasks since the death; "" for any
 -- ARGV[17] time       ms, or "" for the server's clock
 --
 -- Returns a flat list: how many tasks passed; how many were looked at; how many are left behind them; the score and the
 -- member of the last task that was looked at, "" for none; then id, until, record, payload, score and member of each
 -- task that was found. `until` is as in get. It changes nothing.
 -- Lost reply: safe to send again.
-local state, score, member, most, look = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
-local max_bytes, group, least, text = tonumber(ARGV[6]), ARGV[7], tonumber(ARGV[8]), ARGV[9]
-local reason, fault, recurs, blind = ARGV[10], ARGV[11], ARGV[12], ARGV[13]
-local highest, prefix, age, time = tonumber(ARGV[14]), ARGV[15], tonumber(ARGV[16]), ARGV[17]
 
 -- Needs: member, body, passes
 local sets = { ready = ready, delayed = delayed, invisible = invisible, waiting = waiting, dead = dead }

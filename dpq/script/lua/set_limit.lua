@@ -19,8 +19,7 @@
 -- and nothing has changed. A reset forgets these units and the rate, but not the closing. A reset of the limit of all
 -- groups does so for one group after the other. {-8, ...}: the client knows another format (refusal).
 -- Lost reply: safe to send again; a reset is not done twice. The rules of the call then stand, and count as expected.
-local time, field, rules, is_heavy, walk, cursor = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
-local reset, by, expected = ARGV[7], ARGV[8], ARGV[9]
+
 reset = reset ~= '' and reset
 local counts_periods, differs = string.find(rules, '|%u'), false
 if #field > 206 then

@@ -11,7 +11,6 @@
 -- not the live token, or the delivery has ended; -13 if the task was cancelled (nothing changed).
 -- {-8, ...}: the client knows another format (refusal).
 -- Lost reply: safe to send again, the second answer is 0.
-local time, id, token, report = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
 -- Needs: now, record, fence, place, true_up, refusal, go_on
 local refused = refusal(redis.call('HGET', conf, 'format'))

@@ -20,7 +20,6 @@
 --   kind, group, when (ms), detail.
 -- * The names and values of fields of INFO that say if the server takes changes; none if the user may not read them.
 -- Lost reply: safe to send again.
-local time = ARGV[1]
 
 -- Needs: now, past, holder
 local names = { 'paused_until', 'order', 'fairness', 'format', 'token', 'asked', 'queue_rules',

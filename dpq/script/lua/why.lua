@@ -13,7 +13,6 @@
 -- ids of the tasks that it waits for, each behind a \1. About: when the limits have let the tasks before it start, and
 -- then the task, ms; "" if that is never. More: 1 if tasks of other groups, behind their heads, may come before it.
 -- Lost reply: safe to send again.
-local time, id = ARGV[1], ARGV[2]
 
 -- Needs: now, record, groups, heads, order, gate, opens, cost, notes, estimate, marks, batch_list, notice
 local task = read(redis.call('HGET', meta, id) or '')
