@@ -20,21 +20,28 @@ local claim, at = string.match(raw or '', SHORT_CLAIM)
 if claim ~= token or not string.find(raw, '\n', at, true) then
   return { -5 }
 end
-local lease, group, opens
+local lease, group, opens, settings
 if there > 0 then
-  -- Needs: layout
   group = string.match(raw, GROUP)
   local text = group ~= '' and redis.call('HGET', gates, group)
   lease = group ~= '' and group .. '\t' .. id
   if redis.call('ZRANGEBYLEX', tracked, '[\t', '(\15', 'LIMIT', '0', '1')[1] -- of the queue, or of producers
     or text and (string.byte(text) ~= 45 or string.find(text, ' B:', 1, true)) then
     return { -5 }
-  elseif lease and redis.call('ZSCORE', closed, group) then
-    -- Needs: reopen
-    opens = redis.call('ZSCORE', tracked, lease) and reopening(group, text)
-    if not opens then
+  elseif lease and redis.call('ZSCORE', closed, group) then -- it may open, as by open_or_close
+    -- Needs: window_rule, plain_gate
+    local texts = redis.call('HMGET', limits, 'groups', 'group:' .. group)
+    local rules, gate = plain_limit(texts[2] or texts[1] or ''), nil
+    settings = redis.call('HMGET', conf, 'heavy', 'fairness', 'shut_until')
+    if rules and settings[1] ~= '1' and (settings[2] or 'none') == 'none' and redis.call('ZSCORE', tracked, lease) then
+      rules.own = texts[2] and true
+      gate = read_plain(group, rules, text)
+    end
+    local out = gate and redis.call('ZLEXCOUNT', tracked, '[' .. group .. '\t', '(' .. group .. '\n')
+    if not out or out > rules.concurrency or redis.call('HEXISTS', groups, group) == 1 then
       return { -5 }
     end
+    opens = plain_at(gate)
   end
 end
 if redis.call('ZREM', invisible, id) == 0 then
@@ -47,6 +54,12 @@ end
 count_time(string.sub(token, 1, -3), 10)
 store_times('r')
 if opens then
-  reopen(group, opens)
+  -- Needs: notice, heads, rouse
+  if opens > instant then
+    redis.call('ZADD', closed, string.format('%.17g', opens), group)
+    notice(opens - now)
+  elseif redis.call('ZREM', closed, group) == 1 and raise_heir(group) then
+    rouse(1, settings[3])
+  end
 end
 return {}
