@@ -29,16 +29,11 @@ if there > 0 then
     or text and (string.byte(text) ~= 45 or string.find(text, ' B:', 1, true)) then
     return { -5 }
   elseif lease and redis.call('ZSCORE', closed, group) then -- it may open, as by open_or_close
-    -- Needs: window_rule, plain_gate
-    local texts = redis.call('HMGET', limits, 'groups', 'group:' .. group)
-    local rules, gate = plain_limit(texts[2] or texts[1] or ''), nil
+    -- Needs: plain_gate
     settings = redis.call('HMGET', conf, 'heavy', 'fairness', 'shut_until')
-    if rules and settings[1] ~= '1' and (settings[2] or 'none') == 'none' and redis.call('ZSCORE', tracked, lease) then
-      rules.own = texts[2] and true
-      gate = read_plain(group, rules, text)
-    end
-    local out = gate and redis.call('ZLEXCOUNT', tracked, '[' .. group .. '\t', '(' .. group .. '\n')
-    if not out or out > rules.concurrency or redis.call('HEXISTS', groups, group) == 1 then
+    local gate = (settings[2] or 'none') == 'none' and redis.call('ZSCORE', tracked, lease)
+      and group_gate(group, text, settings[1])
+    if not gate or not gate.out or gate.out > gate.rules.concurrency or redis.call('HEXISTS', groups, group) == 1 then
       return { -5 }
     end
     opens = plain_at(gate)
