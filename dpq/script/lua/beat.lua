@@ -11,10 +11,8 @@
 -- ARGV[7]  quiet      "1" if the last answer that the worker has began with 1, else ""
 --
 -- Returns {quiet, token, ...}: 1 if the worker is to take no new tasks, else 0; then the tokens of its leases whose
--- tasks were cancelled. A worker that was removed while it could not send
--- heartbeats, or whose queue was dropped, stays quiet: nothing has told it to go on. Each call checks a few other
--- workers, chosen at random. All workers call equally often, so all get checked. If no worker is left to remove the
--- last worker, the key expires by itself.
+-- tasks were cancelled. A worker that was removed meanwhile stays quiet: nothing has told it to go on. Each call
+-- checks a few other workers, chosen at random; the last worker goes when the key expires.
 -- Lost reply: safe to send again; the second call's time then counts. The next heartbeat has the same answer.
 
 -- Needs: now

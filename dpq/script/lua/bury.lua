@@ -12,8 +12,7 @@
 -- ARGV[8]  source     where the error comes from, as in tell_error; ""; or left out
 -- ARGV[9]  told       "" for one task of many, which has no event; with id "", the name of who has acted; or left out
 --
--- Returns 1; 0 if the same verb has ended this delivery before (nothing changed); -1 if the token is not the live
--- token, or another verb has ended the delivery; -13 if the task was cancelled (nothing changed).
+-- Returns 1; or 0, -1 or -13 as fence does, and nothing has changed.
 -- Lost reply: safe to send again, the second answer is 0. The event of many is then added twice.
 
 -- Needs: now, record, rank, fence, place, bury, anew, back, times, producers, event

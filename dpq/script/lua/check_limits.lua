@@ -7,8 +7,7 @@
 -- ARGV[3]  cursor     0 to begin
 -- ARGV[4]  count      entries to check, about
 --
--- Returns {next cursor or 0, kind, subject, detail, kind, ...}: three texts for each problem. {-8, ...}: the client
--- knows another format (refusal).
+-- Returns {next cursor or 0, kind, subject, detail, kind, ...}: three texts for each problem.
 -- Lost reply: safe to send again.
 
 -- Needs: now, refusal

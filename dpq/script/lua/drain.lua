@@ -11,13 +11,12 @@
 --
 -- Returns {settings, scopes}. Settings: now; paused_until; how many tasks are due; how many were pushed or replayed;
 -- how many were acked or buried; how many are delayed; when the first delayed task is due, "" if there is none; how
--- many are leased; how many settings and limits are stored; `order`, or "".
--- Scopes, flat, the queue first: scope ("" for the queue, * for all groups without a limit of their own); how many of
--- its tasks are due; and the text `clears slowest opens why busy rated`: when all of these tasks will have started by
--- this limit, ms (clears), the name of its slowest rule, or "-"; until when it is closed, ms, and why; 1 if its
--- concurrency holds tasks back, else 0; and 1 if it has a rate, a quota or a budget, "?" if it cannot be read, else 0;
--- and its rules.
--- What tasks take is read from up to 200 of them.
+-- many are leased; how many settings and limits are stored; `order`, or "". Scopes, flat, the queue first: scope (""
+-- for the queue, * for all groups without a limit of their own); how many of its tasks are due; and the text `clears
+-- slowest opens why busy rated`: when all of these tasks will have started by this limit, ms (clears), the name of its
+-- slowest rule, or "-"; until when it is closed, ms, and why; 1 if its concurrency holds tasks back, else 0; and 1 if
+-- it has a rate, a quota or a budget, "?" if it cannot be read, else 0; and its rules. What tasks take is read from up
+-- to 200 of them.
 -- Lost reply: safe to send again.
 
 -- Needs: now, past, groups, member, rules, gate, clears, bare

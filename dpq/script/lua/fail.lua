@@ -13,10 +13,8 @@
 -- ARGV[8]  residual   what the double of the priority lost; or left out
 -- ARGV[9]  source     where the error comes from, as in tell_error; or left out
 --
--- Returns 1; 0 if the same verb has ended this delivery before (nothing changed); -1 if the token is not the live
--- token, or another verb has ended the delivery; -13 if the task was cancelled (nothing changed). If a
--- cron task has spent its attempts, and none of its times is late enough, it returns "ms TAB
--- schedule", as ack does (nothing changed).
+-- Returns 1; or 0, -1 or -13 as fence does, and nothing has changed. So it is with
+-- "ms TAB schedule", as ack has it: a cron task has spent its attempts, and none of its times is late enough.
 -- Lost reply: safe to send again, the second answer is 0.
 
 local claim = token

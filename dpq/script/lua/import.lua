@@ -22,7 +22,6 @@
 -- queue has noted a later line, it keeps it. Refusals, which change nothing:
 -- * 1: the queue does not exist.
 -- * {-3, line, holder}: another task has the key. {-4, line, id}: the id is that of a task of another group or key.
--- * {-8, ...}: the client knows another format (refusal).
 -- Lost reply: safe to send again; nothing is added twice, but then the tasks are not counted as added.
 
 -- Needs: now, refusal, record, rank, body, place, hold, notice, event, marks, followed, others

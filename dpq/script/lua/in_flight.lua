@@ -3,8 +3,8 @@
 -- Keys: invisible meta
 -- ARGV[1]  cursor     "0" to begin
 --
--- Returns {next cursor, or "0" at the end, id, group, ...}, for each lease. The group is "" for a task without a group,
--- and "group TAB member" for a task that runs as a member of a pool. Two pages may name the same task.
+-- Returns {next cursor, or "0" at the end, id, group, ...}, for each lease. The group is "" for none, "group TAB member"
+-- in a pool. Two pages may name the same task.
 -- Lost reply: safe to send again.
 
 -- Needs: layout, marks, scan

@@ -21,12 +21,9 @@
 --   more tasks; `rest` is 0 if the caller is to ask again. `wait` is how long each task has to wait, us.
 -- * {0, us, now}: no task may run. `us`: microseconds until that may change; -1 if no task becomes ready by time alone,
 --   or another waiter watches that moment. `now`: the time in microseconds. If the queue exists, a fourth number
---   follows: ms after which the waiter asks again in any case (rest). For a wanted task `us` is -1: it is not ready, or
---   a limit does not let it run. Then nothing has changed.
+--   follows: ms after which the waiter asks again in any case (rest). For a wanted task `us` is -1.
 -- * {-5}: the upkeep is not done yet: call again at once.
--- * {-8, ...}: the client does not know the format (refusal).
--- Lost reply: the tasks stay leased, without a holder, until their leases run out. Each then counts as an attempt. The
--- units that these tasks took of a limit are spent.
+-- Lost reply: the tasks stay leased until their leases run out, which counts as an attempt. Their units are spent.
 
 -- Needs: now, refusal, early
 local room = most

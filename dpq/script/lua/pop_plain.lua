@@ -8,10 +8,9 @@
 -- ARGV[4]  max_bytes  payload bytes at most (the first task comes whatever its size); or left out: 4 MiB
 --
 -- Returns {lease end, id, record and payload, id, ...} as pop does. {-5}: the caller is to call pop, and nothing has
--- changed. This is the reply if no task may run; if upkeep is due; if the queue is paused, has turns, a bound,
--- another format, or a limit that is more than one window; and if the best task has no short record (record), was
--- delivered before, or its group has such a limit, or one beside costs. If such a task comes later,
--- the reply ends before it.
+-- changed. This is the reply if no task may run; if upkeep is due; if the queue is paused, has turns, a bound, another
+-- format, or a limit that is more than one window; and if the best task has no short record (record), was delivered
+-- before, or its group has such a limit, or one beside costs. If such a task comes later, the reply ends before it.
 -- Lost reply: as with pop.
 
 -- Needs: now, layout, times

@@ -8,7 +8,7 @@
 --
 -- Returns {moved, ms until the next event or -1}; call again while `moved` reaches `batch`. If it has removed gates,
 -- their number follows; more gates may remain to be removed. {0, -2}: no data of the queue is stored, and markers that
--- stood alone are removed. {-8, ...}: the client knows another format (refusal).
+-- stood alone are removed.
 -- Lost reply: safe to send again; the second call moves what is due then.
 
 -- Needs: now, refusal, go_on, trim, batch_list, next, prune, upkeep, remember

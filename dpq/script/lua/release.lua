@@ -9,8 +9,7 @@
 -- ARGV[6]  residual   what the double of the priority lost
 -- ARGV[7]  report     the units that the delivery has spent, as in spent; or left out
 --
--- Returns 1; 0 if the same verb has ended this delivery before (nothing changed); -1 if the token is not the live
--- token, or another verb has ended the delivery; -13 if the task was cancelled (nothing changed).
+-- Returns 1; or 0, -1 or -13 as fence does, and nothing has changed.
 -- Lost reply: safe to send again, the second answer is 0.
 
 -- Needs: now, record, rank, fence, place, back

@@ -3,8 +3,7 @@
 -- Keys: results
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  after      the number of the last result that the caller knows, and behind a "-" its time; 0 begins with the
---                     oldest. If the server has lost its newest writes since, another result has that number, or none
---                     has come so far: then the oldest come again. So nothing is left out, and some come twice
+--                     oldest. If another result has that number (the server has lost writes), the oldest come again
 -- ARGV[3]  most       number: results at most
 -- ARGV[4]  room       number: bytes of JSON at most; the first result comes in any case
 --

@@ -5,7 +5,7 @@
 -- ARGV[2]  name       of the batch; if it is unknown, it is empty, and finished at once
 --
 -- Returns {0, text} of the batch, as in the file batches in lib. {1}: the queue does not exist: configure it and call
--- again. {-8, ...}: the client knows another format (refusal).
+-- again.
 -- Lost reply: safe to send again; a sealed batch stays sealed.
 
 -- Needs: now, refusal, batches

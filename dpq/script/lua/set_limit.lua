@@ -11,13 +11,11 @@
 -- ARGV[8]  by         the person or program that changes the limit, for the event; "" if it is not known
 -- ARGV[9]  expected   the rules that must stand, as plain_rules writes them, "" for no limit; or left out
 --
--- Returns {walk, cursor} for the next call, or {"done", "0"}. The rules hold from the first call on. That call and the
--- next ones count the running tasks, about 400 each, so the first nearly always counts all. They also set new times for
--- closed groups, which would else open at their old times. Units granted before in a window of the same length still
--- count; a learned rate and a closing stay. An event has the new rules, the old rules and the name of their author.
--- Rules that stand already are no event. {"changed", the rules that stand}: other rules than the expected ones stand,
--- and nothing has changed. A reset forgets these units and the rate, but not the closing. A reset of the limit of all
--- groups does so for one group after the other. {-8, ...}: the client knows another format (refusal).
+-- Returns {walk, cursor} for the next call, or {"done", "0"}. The rules hold from the first call on. Each call counts
+-- about 400 running tasks, or sets new times for closed groups. Units granted before in a window of the same length
+-- still count; a learned rate and a closing stay. A reset forgets these units and the rate, but not the closing; that
+-- of all groups' limit does so for one group after the other. {"changed", the rules that stand}: other rules than the
+-- expected ones stand, and nothing has changed.
 -- Lost reply: safe to send again; a reset is not done twice. The rules of the call then stand, and count as expected.
 
 reset = reset ~= '' and reset

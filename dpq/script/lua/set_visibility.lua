@@ -7,8 +7,7 @@
 -- ARGV[3]  token      of the delivery that holds the lease
 -- ARGV[4]  ms         number: from now until the task is visible
 --
--- Returns 1; -1 if the token is not the live token or the delivery has ended; -13 if the task was cancelled (nothing
--- changed).
+-- Returns 1; or -1 or -13 as fence does, and nothing has changed.
 -- Lost reply: safe to send again. The time then counts from the second call; the deferral counts once.
 
 -- Needs: now, record, fence, place, back

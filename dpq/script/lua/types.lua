@@ -5,8 +5,7 @@
 --       tracked workers history events batches followers cancelled results progress
 --       recent
 --
--- Returns as check does: {"0", kind, subject, detail, kind, ...}; the subject is the key. {-8, ...}: the client knows
--- another format (refusal).
+-- Returns as check does: {"0", kind, subject, detail, kind, ...}; the subject is the key.
 -- Lost reply: safe to send again.
 
 -- Needs: refusal, problem

@@ -11,7 +11,6 @@
 -- ARGV[7]  cost       units of every limit, or "" to keep them; if the task is running, for its next run
 --
 -- Returns 1; -2 if no live task has this id or key; -6 if the task is running and a delay was given (nothing changed).
--- {-8, ...}: the client knows another format (refusal).
 -- Lost reply: safe to send again; a delay then counts from the second call.
 
 -- Needs: now, go_on, record, place, revise, begin, refusal, notes, producers
