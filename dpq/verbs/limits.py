@@ -18,7 +18,9 @@ from dpq.model.errors import ConfigurationError, LimitChangedError, TaskNotFound
 from dpq.model.task import Task
 from dpq.model.validation import label, milliseconds
 from dpq.script.command import CommandMaker, Steps, same, task_id
+from dpq.script.records import scope_of
 from dpq.script.refusals import Code
+from dpq.script.replies import in_threes
 from dpq.script.values import read_texts
 from dpq.verbs.limit_replies import Waiting, read_limits, read_waiting
 
@@ -184,13 +186,15 @@ class LimitOperations(CommandMaker):
 
     def _running(self, enough: int = sys.maxsize) -> Steps[tuple[Counter[str], bool]]:
         """Count leases by group and member; return False as well if there were `enough` of them."""
-        groups: dict[str, str] = {}  # by lease: two pages may name the same one
+        groups: dict[bytes, str] = {}  # by lease: two pages may name the same one
         cursor = ""
         while cursor != "0":
             if len(groups) >= enough:
                 return Counter(groups.values()), False
-            cursor, *page = yield self._command("in_flight", [cursor or "0"], read_texts)
-            groups.update(zip(page[::2], page[1::2], strict=True))
+            args = [self._now(), cursor or "0"]
+            cursor, _, *page = yield self._command("held", args, same)
+            cursor = cursor.decode()
+            groups |= {id_: scope_of(record) for id_, _, record in in_threes(page)}
         return Counter(groups.values()), True
 
     def waiting(self, id_: str) -> Steps[tuple[Waiting, list[LimitState], int]]:

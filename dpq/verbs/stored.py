@@ -139,8 +139,6 @@ class StoredOperations(OperationsBase[P]):
     def purge(self, state: TaskState | None) -> Steps[int]:
         """Remove the tasks of one state, or of all; tasks that are pushed meanwhile may stay."""
         if state is None:
-            while (yield self._command("forget_results", [FORGOTTEN], same)):
-                pass
             while (yield self._command("forget", [FORGOTTEN, ""], same)):
                 pass
         # "waiting" before "ready": if a head goes, the next waiting task of its group becomes ready
