@@ -117,7 +117,7 @@ class LimitState(Frozen):
     rules: str = ""
 
 
-def spent_quota(state: LimitState | MemberState) -> Quota | None:
+def spent_quota(state: LimitState | MemberState) -> QuotaState | None:
     """Return the quota that opens a closed scope when its next period begins; None without one."""
-    opens = (each.quota for each in state.quotas if each.resets_at == state.opens_at)
+    opens = (each for each in state.quotas if each.resets_at == state.opens_at)
     return next(opens, None) if state.reason == "quota" else None
