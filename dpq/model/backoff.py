@@ -5,8 +5,6 @@ from dataclasses import dataclass, fields
 
 from dpq.model.errors import ConfigurationError
 
-__all__ = ["Backoff"]
-
 FIRST_PAUSE_SECONDS = 0.1
 """Seconds to wait after the first error of the server; doubled after each further one."""
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from dpq.queue.life import QueueLife
     from dpq.verbs.bulk import BulkAction
 
-__all__ = ["Admin"]
-
 
 class Admin(Generic[P]):
     """The calls of operators on one queue, `q.admin`: `for worker in q.admin.workers(): ...`."""

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from dpq.queue.life_async import AsyncQueueLife
     from dpq.verbs.bulk import BulkAction
 
-__all__ = ["AsyncAdmin"]
-
 
 class AsyncAdmin(Generic[P]):
     """The calls of operators on one queue, `q.admin`: `for worker in q.admin.workers(): ...`."""

@@ -27,8 +27,6 @@ from dpq.model.validation import error_line
 from dpq.queue.lease_renewal import Leases
 from dpq.queue.pauses import THROWN_AWAY, pause
 
-__all__ = ["Permit"]
-
 log = logging.getLogger(__name__)
 
 

@@ -26,8 +26,6 @@ from dpq.model.validation import error_line
 from dpq.queue.lease_renewal import Leases
 from dpq.queue.pauses_async import THROWN_AWAY, pause
 
-__all__ = ["AsyncPermit"]
-
 log = logging.getLogger(__name__)
 
 

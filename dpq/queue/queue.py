@@ -59,7 +59,6 @@ if TYPE_CHECKING:
     from dpq.script.command import Steps
     from dpq.script.replies import Batch, Kept
 
-__all__ = ["DPQ"]
 
 log = logging.getLogger(__name__)
 

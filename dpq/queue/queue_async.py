@@ -58,7 +58,6 @@ if TYPE_CHECKING:
     from dpq.script.command import Steps
     from dpq.script.replies import Batch, Kept
 
-__all__ = ["AsyncDPQ"]
 
 log = logging.getLogger(__name__)
 
