@@ -9,7 +9,7 @@ from typing import Any
 
 from dpq.model.errors import ConfigurationError
 from dpq.model.priority import encode_priority
-from dpq.model.task import TaskState
+from dpq.model.task_state import TaskState
 from dpq.model.validation import MAX_SECONDS, label, number
 
 

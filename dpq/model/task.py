@@ -8,32 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, NoReturn
 
 from typing_extensions import TypeVar  # pydantic brings it along; typing's own has no default yet
 
 from dpq.model.errors import ConfigurationError
 from dpq.model.late import late
+from dpq.model.task_state import P as P
+from dpq.model.task_state import TaskState as TaskState
 
 if TYPE_CHECKING:
     from dpq.model.task_data import DeadTask as DeadTask
     from dpq.model.task_data import Task as Task
     from dpq.model.validation import Delays
-
-
-P = TypeVar("P", default=Any)
-"""The type of a queue's payloads; any type if none is named."""
-
-
-class TaskState(StrEnum):
-    """The state of a stored task. Every task is in exactly one state."""
-
-    READY = "ready"
-    DELAYED = "delayed"
-    INVISIBLE = "invisible"
-    WAITING = "waiting"
-    DEAD = "dead"
 
 
 Nothing = TypeVar("Nothing", default=None)

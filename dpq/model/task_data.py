@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Generic, NoReturn
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, SkipValidation
 
 from dpq.model.result_data import Progress
-from dpq.model.task import P, TaskState
+from dpq.model.task_state import P, TaskState
 
 Attempts = Annotated[
     int | float,
