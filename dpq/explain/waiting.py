@@ -16,35 +16,20 @@ from dpq.script.values import read_texts
 
 
 class Waiting(NamedTuple):
-    """The reply of the script why about one task.
+    """The reply of the script why about one task."""
 
-    Attributes:
-        state: Its state; None if it is in no set: another program has written into Redis.
-        until_ms: The time when a delayed task is due or a lease ends, by the server's clock.
-        group: Its group, or "".
-        ahead: Ready tasks that come before it, or before the head of its group.
-        in_group: Tasks of its group that come before it.
-        paused_until: "", "inf", or ms.
-        held_until_ms: The time when the limit of the queue has enough units for this task.
-        pinned: The member that its push named, or "".
-        batch: The batch that it waits for, or None.
-        after: The ids of the tasks that it waits for.
-        about_ms: The time when the limits let it start after all before it; 0 for never.
-        more: Tasks of other groups, behind their heads, may come before it, too.
-    """
-
-    state: TaskState | None
-    until_ms: int
+    state: TaskState | None  # None if it is in no set: another program has written into Redis
+    until_ms: int  # when a delayed task is due or a lease ends, by the server's clock
     group: str
-    ahead: int
-    in_group: int
-    paused_until: str
-    held_until_ms: int = 0
-    pinned: str = ""
-    batch: BatchState | None = None
-    after: Sequence[str] = ()
-    about_ms: int = 0
-    more: bool = False
+    ahead: int  # ready tasks that come before it, or before the head of its group
+    in_group: int  # tasks of its group that come before it
+    paused_until: str  # "", "inf", or ms
+    held_until_ms: int  # when the limit of the queue has enough units for this task
+    pinned: str  # the member that its push named, or ""
+    batch: BatchState | None  # the batch that it waits for
+    after: Sequence[str]  # the ids of the tasks that it waits for
+    about_ms: int  # when the limits let it start after all before it; 0 for never
+    more: bool  # tasks of other groups, behind their heads, may come before it, too
 
 
 def read_waiting(reply: list[Any]) -> Waiting | None:
