@@ -69,13 +69,13 @@ def act(
         else:
             done = yield from operations.dead_purge(some, every, tells=False)
         return done, len(ids) - done
+    steps: list[Steps[Any]]
     if action == "cancel":
-        steps: list[Steps[Any]] = [operations.cancel(id_, None) for id_ in ids]
-    elif action == "update":
-        steps = [operations.update(id_, None, value, None, None) for id_ in ids]
-    elif action == "run":
-        steps = [operations.update(id_, None, None, 0, None) for id_ in ids]
-    elif action in ("bury", "release"):
+        steps = [operations.cancel(id_, None) for id_ in ids]
+    elif action in ("update", "run"):
+        change = (None, 0) if action == "run" else (value, None)  # priority and delay
+        steps = [operations.update(id_, None, *change, None) for id_ in ids]
+    else:
         found = (yield from together([operations.get(id_, None) for id_ in ids])) if ids else []
         running = [task for task in found if getattr(task, "state", None) is TaskState.INVISIBLE]
         if action == "release":
@@ -83,8 +83,6 @@ def act(
         else:
             bury = operations.bury if alone else operations.bury_silently
             steps = [bury(task, value or BURIED) for task in running]
-    else:
-        raise ConfigurationError(f"action is {action!r}: it must be one of {', '.join(OF_STATES)}")
     done = 0
     for result in (yield from together(steps)) if steps else ():
         if not isinstance(result, Exception):
