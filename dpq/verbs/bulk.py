@@ -73,7 +73,7 @@ def act(
     if action == "cancel":
         steps = [operations.cancel(id_, None) for id_ in ids]
     elif action in ("update", "run"):
-        change = (None, 0) if action == "run" else (value, None)  # priority and delay
+        change: tuple[Any, Any] = (None, 0) if action == "run" else (value, None)
         steps = [operations.update(id_, None, *change, None) for id_ in ids]
     else:
         found = (yield from together([operations.get(id_, None) for id_ in ids])) if ids else []
