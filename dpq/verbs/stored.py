@@ -186,13 +186,14 @@ class StoredOperations(OperationsBase[P]):
         chosen: Callable[[DeadTask[P]], bool],
         rate: float | None,
         *,
+        before: int = 0,
         tells: bool = True,
     ) -> Steps[int]:
-        """Make dead tasks live, at most `rate` per second; `tells` is as for `dead_purge`."""
+        """Make dead tasks live, at most `rate` per second, of which `before` were made just now."""
         spacing = spacing_of(rate)
 
         def replay(batch: Sequence[str], done: int, told: int | str) -> Command[int]:
-            args = [self._now(), done * spacing, spacing, told, *batch]
+            args = [self._now(), (before + done) * spacing, spacing, told, *batch]
             return self._command("replay", args, same)
 
         return self._each_dead(ids, chosen, replay, tells=tells)
