@@ -33,8 +33,8 @@ from dpq.limits.signals import Scope, Signal, signal_of
 from dpq.model.errors import LeaseLostError, NotConfirmedError
 from dpq.model.log_fields import fields
 from dpq.model.results import DEFAULT_KEEP, NO_RESULT, progress_text, result_line
-from dpq.model.task import Cost, OnDead, OnDuplicate, P, Popped, Push, TaskState, task_state
-from dpq.model.validation import Delays, milliseconds
+from dpq.model.task import Cost, KeyOptions, P, Popped, Push, TaskState, task_state
+from dpq.model.validation import milliseconds
 from dpq.queue.base import QueueSettings, wanted_task
 from dpq.queue.end_log import log_failed
 from dpq.queue.inside import process_name
@@ -152,28 +152,8 @@ class DPQ(QueueLife[P]):
         priority: float = 0,
         delay: float | timedelta = 0,
         *,
-        group: str | None = None,
-        key: str | None = None,
-        on_duplicate: OnDuplicate = "keep",
-        max_attempts: float | None = None,
-        expires_in: float | None = None,
-        cost: Cost = 1,
-        every: float | None = None,
-        cron: str | None = None,
-        timezone: str = "UTC",
-        at: datetime | None = None,
-        visibility: float | None = None,
-        time_limit: float | None = None,
-        member: str | None = None,
-        batch: str | None = None,
-        unique_for: float | None = None,
-        after: Sequence[str] | None = None,
-        on_dead: OnDead = "bury",
-        backoff: Delays | None = None,
-        max_lapses: int | None = None,
-        debounce: float | None = None,
-        debounce_max: float | None = None,
         timeout: float | None = 0,
+        **options: Unpack[KeyOptions],
     ) -> str:
         """Add a task, ready now or after `delay`: `q.push({"url": url}, 5, group=host, key=url)`.
 
@@ -252,32 +232,7 @@ class DPQ(QueueLife[P]):
 
         Source: docs/design.md, "Order" and "Keys".
         """
-        given = Push(
-            payload,
-            priority,
-            delay,
-            group=group,
-            key=key,
-            on_duplicate=on_duplicate,
-            max_attempts=max_attempts,
-            expires_in=expires_in,
-            cost=cost,
-            every=every,
-            cron=cron,
-            timezone=timezone,
-            at=at,
-            visibility=visibility,
-            time_limit=time_limit,
-            member=member,
-            batch=batch,
-            unique_for=unique_for,
-            after=after,
-            on_dead=on_dead,
-            backoff=backoff,
-            max_lapses=max_lapses,
-            debounce=debounce,
-            debounce_max=debounce_max,
-        )
+        given = Push(payload, priority, delay, **options)
         if timeout == 0:
             return self._session.run(self._operations.push, given)
         from dpq.queue.room import push_in_time
