@@ -14,7 +14,8 @@ PACKAGE = Path(dpq.__file__).parent
 
 def test_the_help_of_push_says_each_option() -> None:
     """Its signature names only the first ones."""
-    said = re.findall(r"^ {12}(\w+): ", dpq.DPQ.push.__doc__ or "", re.MULTILINE)
+    arguments = (dpq.DPQ.push.__doc__ or "").partition("Returns:")[0]
+    said = re.findall(r"^ {12}(\w+): ", arguments, re.MULTILINE)
     assert said == [*dpq.Push._fields, "timeout"]
 
 
