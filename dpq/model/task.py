@@ -16,11 +16,11 @@ from dpq.model.errors import ConfigurationError
 from dpq.model.late import late
 from dpq.model.task_state import P as P
 from dpq.model.task_state import TaskState as TaskState
-from dpq.model.validation import Delays
 
 if TYPE_CHECKING:
     from dpq.model.task_data import DeadTask as DeadTask
     from dpq.model.task_data import Task as Task
+    from dpq.model.validation import Delays
 
 
 Nothing = TypeVar("Nothing", default=None)
