@@ -230,7 +230,7 @@ def test_what_is_shown_is_well_typed(
 
 def test_type_checkers_know_every_option() -> None:
     """What checkers are told of a named task's options is what `push` takes."""
-    told = get_type_hints(PushOptions, vars(dpq.tasks))
+    told = get_type_hints(PushOptions, localns=vars(dpq.tasks))
     assert told.keys() == set(Push._fields) - {"payload"}
     calls = [
         inspect.signature(each).parameters
