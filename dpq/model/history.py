@@ -10,8 +10,6 @@ from pydantic import Field, computed_field
 
 from dpq.model.frozen import Frozen
 
-__all__ = ["Event", "Slot", "Times"]
-
 BOUNDS: tuple[float, ...] = tuple(
     lead * 10**decade / 1000 for decade in range(9) for lead in (1, 2.5, 5)
 )
