@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from dpq.model.display import CleanRecords
 
 if TYPE_CHECKING:
-    from dpq.limits.limits import Adaptive, RateLimit, Reserve
-    from dpq.limits.quota import Quota
+    from dpq.limits.limits import Adaptive, Quota, RateLimit, Reserve
     from dpq.limits.signals import RateLimited, Reject, Release, Retry, Signal
     from dpq.model.backoff import Backoff
     from dpq.model.errors import (
@@ -99,8 +98,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "limits.limits": ("Adaptive", "RateLimit", "Reserve"),
-    "limits.quota": ("Quota",),
+    "limits.limits": ("Adaptive", "Quota", "RateLimit", "Reserve"),
     "limits.signals": ("RateLimited", "Reject", "Release", "Retry", "Signal"),
     "model.backoff": ("Backoff",),
     "model.errors": (

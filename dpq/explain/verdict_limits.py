@@ -12,8 +12,8 @@ from dpq.explain.verdict_facts import (
     with_queue,
     worker_name,
 )
+from dpq.limits.limits import quota_text
 from dpq.limits.pools import UNTIL_OPENED_MS
-from dpq.limits.quota import quota_text
 from dpq.limits.states import LimitState, spent_quota
 from dpq.model.rates import per_text, span
 

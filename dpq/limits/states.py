@@ -1,14 +1,30 @@
 """Limits as callers look at them: pydantic data, loaded when something looks. No I/O, no clock."""
 
+from collections.abc import Sequence
 from datetime import datetime
+from typing import Literal, get_args
 
 from pydantic import BaseModel, ConfigDict
 
 from dpq.limits.budget import Budget
-from dpq.limits.limits import RateLimit, Reason
-from dpq.limits.quota import Quota
+from dpq.limits.limits import Quota, RateLimit
 
 __all__ = ["LimitState", "MemberState", "QuotaState"]
+
+Reason = Literal[
+    "rate limited",
+    "closed by hand",
+    "unreadable",
+    "probe",
+    "concurrency",
+    "spent",
+    "quota",
+    "observed",
+    "in order",
+]
+
+_REASONS: dict[str, Reason] = dict(zip("lhupcsqoi", get_args(Reason), strict=True))
+"""By the letters of the script `view`."""
 
 
 class QuotaState(BaseModel):
@@ -128,3 +144,15 @@ def spent_quota(state: LimitState | MemberState) -> Quota | None:
     """Return the quota that opens a closed scope when its next period begins; None without one."""
     opens = (each.quota for each in state.quotas if each.resets_at == state.opens_at)
     return next(opens, None) if state.reason == "quota" else None
+
+
+def reason_of(letter: str) -> Reason | None:
+    """Return the reason for a letter of the script `view`."""
+    return _REASONS.get(letter)
+
+
+def last_to_open(windows: Sequence[RateLimit], units_left: Sequence[float]) -> RateLimit | None:
+    """Return the window that takes longest until it has a unit; None if there is none."""
+    both = zip(windows, units_left, strict=False)
+    last = max(both, key=lambda each: (1 - each[1]) * each[0].per / each[0].rate, default=None)
+    return last and last[0]

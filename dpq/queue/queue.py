@@ -46,8 +46,7 @@ if TYPE_CHECKING:
     from dpq.explain.verdict import Verdict
     from dpq.limits.answers import Headers
     from dpq.limits.budget import Budget
-    from dpq.limits.limits import Adaptive, RateLimit, Reserve
-    from dpq.limits.quota import Quota
+    from dpq.limits.limits import Adaptive, Quota, RateLimit, Reserve
     from dpq.model.batch_state import BatchState
     from dpq.model.reports import Problem, QueueStats
     from dpq.model.result_data import Result

@@ -6,11 +6,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from dpq.limits.budget import Budget
-from dpq.limits.limits import EVERY_GROUP, RateLimit, last_to_open, reason_of
+from dpq.limits.limits import EVERY_GROUP, Quota, RateLimit, quota_text
 from dpq.limits.pools import UNTIL_OPENED_MS
-from dpq.limits.quota import Quota, quota_text
 from dpq.limits.rules import LimitRules, plain_rules
-from dpq.limits.states import LimitState, MemberState, QuotaState, spent_quota
+from dpq.limits.states import (
+    LimitState,
+    MemberState,
+    QuotaState,
+    last_to_open,
+    reason_of,
+    spent_quota,
+)
 from dpq.model.batch_state import BatchState
 from dpq.model.moments import moment_of
 from dpq.model.rates import span

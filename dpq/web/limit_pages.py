@@ -10,8 +10,7 @@ from typing import Any
 from starlette.responses import Response
 
 from dpq import ConfigurationError
-from dpq.limits.limits import EVERY_GROUP, MAX_WINDOWS
-from dpq.limits.quota import MAX_QUOTAS
+from dpq.limits.limits import EVERY_GROUP, MAX_QUOTAS, MAX_WINDOWS
 from dpq.limits.rules import LimitRules, rules_words
 from dpq.limits.states import LimitState
 from dpq.limits.words import read_word, write_word
