@@ -48,6 +48,7 @@ __all__ = [
     "limits_in",
     "meaning_of",
     "parts_of",
+    "window_of",
 ]
 
 MAX_RETRY_AFTER = 86_400.0
@@ -197,6 +198,20 @@ FORMS = {
 """Headers of one vendor, and what they say in the common form; {0} is the first number in them.
 "rate-limit" is spelled "ratelimit" here."""
 
+WINDOWS: dict[str, Literal["bucket", "moving"]] = {
+    # https://docs.anthropic.com/en/api/rate-limits: "the token bucket algorithm"
+    "api.anthropic.com": "bucket",
+    # https://shopify.dev/docs/api/usage/rate-limits: "a leaky bucket"
+    "myshopify.com": "bucket",
+    # https://docs.pyannote.ai/ratelimits: "a sliding window of 1 minute"
+    "api.pyannote.ai": "moving",
+    # https://docs.nomic.ai/reference/getting-started/rate-limits: "5-minute rolling window"
+    "api-atlas.nomic.ai": "moving",
+}
+"""The windows of hosts that say how they count. For all others an even pace is right: OpenAI and
+Azure, too, enforce a rate of a minute within seconds, "quantized"
+(https://platform.openai.com/docs/guides/rate-limits)."""
+
 EVENLY = ("anthropic-",)
 """The names whose units come back evenly, although their reset is a moment.
 https://docs.anthropic.com/en/api/rate-limits: "the token bucket algorithm"."""
@@ -337,6 +352,11 @@ _IN_BODY = [re.compile(pattern, re.ASCII) for pattern in IN_BODY]
 
 def _first(*waits: float | None) -> float | None:
     return next((wait for wait in waits if wait is not None), None)
+
+
+def window_of(host: str) -> str:
+    """Return the kind of a host's windows: "bucket" or "moving"; "" is an even pace."""
+    return next((kind for name, kind in WINDOWS.items() if f".{host}".endswith(f".{name}")), "")
 
 
 def beginning(body: object) -> str:

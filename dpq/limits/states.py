@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Literal, get_args
 
-from pydantic import BaseModel, ConfigDict
-
 from dpq.limits.budget import Budget
 from dpq.limits.limits import Quota, RateLimit
+from dpq.model.frozen import Frozen
 
 __all__ = ["LimitState", "MemberState", "QuotaState"]
 
@@ -27,7 +26,7 @@ _REASONS: dict[str, Reason] = dict(zip("lhupcsqoi", get_args(Reason), strict=Tru
 """By the letters of the script `view`."""
 
 
-class QuotaState(BaseModel):
+class QuotaState(Frozen):
     """A quota of a limit, and its state now.
 
     Attributes:
@@ -36,14 +35,12 @@ class QuotaState(BaseModel):
         resets_at: The end of this period, UTC.
     """
 
-    model_config = ConfigDict(frozen=True)
-
     quota: Quota
     left: int
     resets_at: datetime | None
 
 
-class MemberState(BaseModel):
+class MemberState(Frozen):
     """A member of a pool, and the state of its limit now.
 
     Attributes:
@@ -62,8 +59,6 @@ class MemberState(BaseModel):
         rate_limited: Tasks that met a 429 as this member.
     """
 
-    model_config = ConfigDict(frozen=True)
-
     name: str
     open: bool = True
     opens_at: datetime | None = None
@@ -78,7 +73,7 @@ class MemberState(BaseModel):
     rate_limited: int = 0
 
 
-class LimitState(BaseModel):
+class LimitState(Frozen):
     """A limit of a queue or a group, and its state now.
 
     Attributes:
@@ -115,8 +110,6 @@ class LimitState(BaseModel):
         rules: The text of its own limit, as stored but for the days on which a zone's clock
             changes; "" without one. A change compares it with what stands then.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     group: str | None
     windows: tuple[RateLimit, ...]

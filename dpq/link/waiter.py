@@ -56,7 +56,7 @@ class Waiter:
                     self._asked = answered
                     if (reply := answered.end_of_block()) is not None:
                         return read_marker(self.markers, reply)
-                elif stop and stop.done():
+                if stop and stop.done():
                     return None
         except CUT:
             self._asked.lost()

@@ -55,7 +55,7 @@ class AsyncWaiter:
                     self._asked = answered
                     if (reply := await answered.end_of_block()) is not None:
                         return read_marker(self.markers, reply)
-                elif stop and stop.done():
+                if stop and stop.done():
                     return None
         except CUT:
             await self._asked.lost()

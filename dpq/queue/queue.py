@@ -38,7 +38,6 @@ from dpq.model.validation import Delays, milliseconds
 from dpq.queue.base import QueueSettings, wanted_task
 from dpq.queue.end_log import log_failed
 from dpq.queue.inside import process_name
-from dpq.queue.lease_context import no_loop
 from dpq.queue.life import QueueLife
 from dpq.queue.pauses import THROWN_AWAY
 
@@ -437,7 +436,6 @@ class DPQ(QueueLife[P]):
         force: bool = False,
         from_errors: bool = True,
     ) -> AbstractContextManager[Task[P] | None]: ...
-    @no_loop
     @contextmanager
     def lease(
         self,
@@ -449,6 +447,8 @@ class DPQ(QueueLife[P]):
         from_errors: bool = True,
     ) -> Iterator[Any]:
         """Pop a task, and end its delivery after the body: `with q.lease() as task:`.
+
+        It takes one task, and is no loop: that is `leases`.
 
         If the body ends without an error, the task is acked. A signal (`RateLimited`, `Release`,
         `Retry`, `Reject`) does what it says, and is not raised further; so does the error of an

@@ -37,7 +37,6 @@ from dpq.model.validation import Delays, milliseconds
 from dpq.queue.base import QueueSettings, wanted_task
 from dpq.queue.end_log import log_failed
 from dpq.queue.inside import process_name
-from dpq.queue.lease_context import no_loop
 from dpq.queue.life_async import AsyncQueueLife
 from dpq.queue.pauses_async import THROWN_AWAY
 
@@ -436,7 +435,6 @@ class AsyncDPQ(AsyncQueueLife[P]):
         force: bool = False,
         from_errors: bool = True,
     ) -> AbstractAsyncContextManager[Task[P] | None]: ...
-    @no_loop
     @asynccontextmanager
     async def lease(
         self,
@@ -448,6 +446,8 @@ class AsyncDPQ(AsyncQueueLife[P]):
         from_errors: bool = True,
     ) -> AsyncIterator[Any]:
         """Pop a task, and end its delivery after the body: `async with q.lease() as task:`.
+
+        It takes one task, and is no loop: that is `leases`.
 
         If the body ends without an error, the task is acked. A signal (`RateLimited`, `Release`,
         `Retry`, `Reject`) does what it says, and is not raised further; so does the error of an

@@ -22,7 +22,7 @@
 local time, named, largest, last = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local whose, supposed = ARGV[5], ARGV[6]
 
--- Needs: now, past, groups, member, rules, gate, bare, clears, some_costs
+-- Needs: now, past, groups, member, rules, gate, clears, bare
 seen.count = 2
 local heavy = redis.call('HGET', conf, 'heavy') == '1'
 local scopes, known, seen_of, order = { '', '*' }, { [''] = true, ['*'] = true }, {}, {}
@@ -115,7 +115,7 @@ for _, scope in ipairs(scopes) do
   reply[n + 3] = string.format('%.17g %s %.17g %s %d %s', at, slowest, gate.opens, gate.why, busy, rated)
   reply[n + 4] = rules.text or ''
 end
--- Needs: counts
+-- Needs: times
 local _, acked = counts_of('r')
 local totals = redis.call('HMGET', stats, 'pushed', 'replayed', 'acked', 'buried', 'skipped')
 for i = 1, 5 do
