@@ -62,7 +62,7 @@ def health_source(number: int | None, host: str) -> HealthSource:
     source = HealthSource()
     if number is not None:
         url = Port(host, number, source, "health").start().url
-        log.info("health: %s/live and /ready", url, extra=fields("health_begins"))
+        logger.info("health: %s/live and /ready", url, extra=fields("health_begins"))
     return source
 
 

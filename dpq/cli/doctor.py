@@ -38,7 +38,7 @@ from dpq.model.validation import error_line, one_line
 from dpq.queue.inside import operations_of, session_of
 from dpq.registry.all_queues import ask_queues, inspect_server, missing_queue
 from dpq.script.command import Steps
-from dpq.types import Problem, QueueStats, Verdict, WorkerInfo
+from dpq.types import Problem, QueueStats, Verdict, VerdictState, WorkerInfo
 from dpq.verbs.base import PAGE
 
 T = TypeVar("T")
@@ -229,7 +229,7 @@ def _checks(url: str, names: Sequence[str], limits: Limits) -> list[Check]:
     with closing(opened):
         began = time.monotonic()
         raw = [name.encode("utf-8", "surrogateescape") for name in dict.fromkeys(names)]
-        answers = list(ask_queues(opened.client, raw, _look))
+        answers = list(ask_queues(opened.client, raw, Operations.judged))
     ms = (time.monotonic() - began) * 1000
     checks = [Check("server", None, ok=True, detail=f"answers in {ms:.1f} ms")]
     for name, answer in answers:
@@ -237,17 +237,13 @@ def _checks(url: str, names: Sequence[str], limits: Limits) -> list[Check]:
     return checks
 
 
-def _look(queue: Operations[Any]) -> Any:
-    stats = yield from queue.stats()
-    workers = yield from queue.workers()
-    return stats, workers
-
-
 def _of_queue(name: str, answer: Any, limits: Limits) -> Iterator[Check]:
     if isinstance(answer, Exception):
         yield Check("queue", name, ok=False, detail=one_line(answer))
         return
-    stats, workers = answer
+    (stats, _, workers), verdict = answer
+    if verdict.state is VerdictState.SERVER_REFUSES:
+        yield Check("server", name, ok=False, detail=verdict.because)
     if limits.oldest is not None:
         yield _oldest(name, stats, limits.oldest)
     if limits.worker is not None:

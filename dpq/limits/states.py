@@ -133,9 +133,9 @@ class LimitState(Frozen):
     rules: str = ""
 
 
-def spent_quota(state: LimitState | MemberState) -> Quota | None:
+def spent_quota(state: LimitState | MemberState) -> QuotaState | None:
     """Return the quota that opens a closed scope when its next period begins; None without one."""
-    opens = (each.quota for each in state.quotas if each.resets_at == state.opens_at)
+    opens = (each for each in state.quotas if each.resets_at == state.opens_at)
     return next(opens, None) if state.reason == "quota" else None
 
 
@@ -144,8 +144,14 @@ def reason_of(letter: str) -> Reason | None:
     return _REASONS.get(letter)
 
 
-def last_to_open(windows: Sequence[RateLimit], units_left: Sequence[float]) -> RateLimit | None:
-    """Return the window that takes longest until it has a unit; None if there is none."""
+def last_to_open(
+    windows: Sequence[RateLimit], units_left: Sequence[float]
+) -> tuple[RateLimit, float] | None:
+    """Return the window that takes longest until it has a unit, and what it has left; or None."""
     both = zip(windows, units_left, strict=False)
-    last = max(both, key=lambda each: (1 - each[1]) * each[0].per / each[0].rate, default=None)
-    return last and last[0]
+    return max(both, key=lambda each: (1 - each[1]) * each[0].per / each[0].rate, default=None)
+
+
+def spent_words(left: float) -> str:
+    """Say that no task may run by a window or a quota: with units left, a task needs more."""
+    return "is spent" if left < 1 else "has too few units left"

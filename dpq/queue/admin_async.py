@@ -65,16 +65,16 @@ class AsyncAdmin(Generic[P]):
 
         Source: docs/design.md, "Drain time".
         """
-        from dpq.explain.drain import MAX_OVER_SECONDS, drain_of, point_of
-        from dpq.explain.pace import pace_of
+        from dpq.explain.drain import MAX_OVER_SECONDS
 
-        if over is None:
-            return await self._session.run(self._operations.drain)
-        number("over", over, "seconds", 0.001, MAX_OVER_SECONDS)
-        before = await self._session.run(self._operations.drain_look)
-        await pause(over)
-        look = await self._session.run(self._operations.drain_look)
-        return drain_of(look, pace_of([point_of(before), point_of(look)], patience=0))
+        before = None
+        if over is not None:
+            number("over", over, "seconds", 0.001, MAX_OVER_SECONDS)
+            before = await self._session.run(self._operations.overview)
+            await pause(over)
+        _, verdict = await self._session.run(self._operations.judged, before)
+        assert verdict.drain  # noqa: S101 - the server has answered
+        return verdict.drain
 
     async def history(self, seconds: float = 3600) -> list[Slot]:
         """Return what the queue counted and held, minute by minute, the oldest first.

@@ -16,6 +16,7 @@ from dpq.limits.states import (
     last_to_open,
     reason_of,
     spent_quota,
+    spent_words,
 )
 from dpq.model.batch_state import BatchState
 from dpq.model.moments import moment_of
@@ -267,20 +268,21 @@ _CLOSED = {
 
 def _why_closed(shut: LimitState | MemberState, windows: Sequence[RateLimit]) -> str:
     """Say why a limit lets no task run; if units are spent, name the window or quota."""
-    if quota := spent_quota(shut):
-        return f"its quota of {quota_text(quota)} is spent"
+    if spent := spent_quota(shut):
+        return f"its quota of {quota_text(spent.quota)} {spent_words(spent.left)}"
     return _CLOSED.get(shut.reason or "") or _spent(windows, shut.units_left)
 
 
 def _spent(windows: Sequence[RateLimit], units_left: Sequence[float]) -> str:
     """Name the window that opens last by its unit; add its length if other windows share it."""
-    window = last_to_open(windows, units_left)
-    if window is None:
+    last = last_to_open(windows, units_left)
+    if last is None:
         return "its rate is spent"
+    window, left = last
     units = [other.unit for other in windows]
     name = f" of {window.unit or 'requests'}" if len(units) > 1 or window.unit else ""
     length = f" per {window.per:.15g} s" if units.count(window.unit) > 1 else ""
-    return f"its rate{name}{length} is spent"
+    return f"its rate{name}{length} {spent_words(left)}"
 
 
 def _tasks(count: int, kind: str = "") -> str:

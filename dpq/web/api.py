@@ -65,7 +65,6 @@ def queue_json(name: str, snapshot: Snapshot) -> dict[str, Any]:
         "live": survey.live,
         "max_tasks": survey.max_tasks or None,
         "max_waiting": survey.max_waiting or None,
-        "a_second": {total: snapshot.a_second(total) for total in ("pushed", "acked", "deferred")},
         "pace": {
             name: None if value == math.inf else value
             for name, value in snapshot.pace._asdict().items()

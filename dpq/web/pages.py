@@ -28,11 +28,10 @@ def queue(call: Call) -> Response:
     name = call.query.get("span", "1h")
     chosen = name if name in SPANS else "1h"
     snapshot = call.site.snapshot(call.name)
-    drain = call.site.drain(call.name)
     return call.render(
         "queue.html",
         snapshot=snapshot,
-        drain=drain,
+        drain=snapshot.verdict.drain,
         spans=SPANS,
         chosen=chosen,
         story=call.site.story(call.name, SPANS[chosen]),

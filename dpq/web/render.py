@@ -22,7 +22,7 @@ from dpq.views.event_text import event_text, kind_text
 from dpq.views.limits import drain_ms, gauges, quota_text, spent, window_text
 from dpq.views.schedule_text import say_schedule
 from dpq.views.used import hour_chart, hour_text, used_by
-from dpq.views.verdict import say_drain, say_state, severity
+from dpq.views.verdict import say_drain, say_state
 from dpq.views.words import number
 from dpq.views.workers import say_quiet
 from dpq.web.svg import draw, spark
@@ -187,6 +187,6 @@ def environment() -> Environment:
         "limited_by": limited_by,
     }
     made.globals |= {"used_by": used_by, "hour_text": hour_text}
-    made.globals |= {"say_state": say_state, "say_drain": say_drain, "severity": severity}
+    made.globals |= {"say_state": say_state, "say_drain": say_drain}
     made.globals["say_quiet"] = say_quiet
     return made

@@ -14,7 +14,6 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from dpq import DPQ, ConfigurationError, DPQError
-from dpq.explain.drain import Drain
 from dpq.explain.operations import Operations
 from dpq.explain.verdict import no_such_queue
 from dpq.model.history import Granted
@@ -26,6 +25,7 @@ from dpq.verbs.history import MAX_EVENTS
 from dpq.views.charts import Span, Story, story
 from dpq.views.sampler import Directory, Kept, Snapshot, Watch, ask_all, read_all
 from dpq.views.shared import Shared
+from dpq.views.verdict import Places
 from dpq.web.access import Access, Guard
 from dpq.web.actions import Jobs
 from dpq.web.render import environment, from_segment, json_safe, segment
@@ -74,6 +74,7 @@ class Site:
         self.ahead_ms = 0.0
         self.answered_ms = time.time() * 1000
         self.jobs = Jobs()
+        self.places = Places()
         self.exporter: Any = None  # the exporter of /metrics, made at the first scrape
         self.document: dict[str, Any] = {}
         self.templates = environment()
@@ -89,11 +90,6 @@ class Site:
     def now_ms(self) -> int:
         """Return the clock of the queues' server, by its last answer."""
         return round(time.time() * 1000 + self.ahead_ms)
-
-    def drain(self, name: str) -> Drain:
-        """Return when all due tasks of a queue will have begun, at most a second old."""
-        watch, pace = self.watch(name), self.snapshot(name).pace
-        return self.shared.get(("drain", name), lambda: watch.drain(pace))
 
     def events(self, name: str, *kinds: str) -> list[Event]:
         """Return the newest events of a queue, of some kinds or of all, the oldest first."""
