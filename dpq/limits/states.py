@@ -1,5 +1,6 @@
 """Limits as callers look at them: pydantic data, loaded when something looks. No I/O, no clock."""
 
+import math
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Literal, get_args
@@ -147,9 +148,10 @@ def reason_of(letter: str) -> Reason | None:
 def last_to_open(
     windows: Sequence[RateLimit], units_left: Sequence[float]
 ) -> tuple[RateLimit, float] | None:
-    """Return the window that takes longest until it has a unit, and what it has left; or None."""
+    """Return the window that takes longest until it has what a task needs, and what it has left."""
+    needed = max(1, math.floor(min(units_left, default=0)) + 1)  # the least that does not fit
     both = zip(windows, units_left, strict=False)
-    return max(both, key=lambda each: (1 - each[1]) * each[0].per / each[0].rate, default=None)
+    return max(both, key=lambda each: (needed - each[1]) * each[0].per / each[0].rate, default=None)
 
 
 def spent_words(left: float) -> str:
