@@ -980,9 +980,9 @@ class AsyncDPQ(AsyncQueueLife[P]):
         Args:
             rate: Units in a window, 0.001 to 10^9; or a text with the window, as on the command
                 line: `"10/s,burst=5"`, `"300/15m,moving"`, `"10000/day@UTC"`; or several
-                `RateLimit`s and `Quota`s, all of which hold. Never more than rate + burst - 1 units are granted in
-                any window of `per` seconds, of a moving one never more than rate, and of a quota
-                never more than its amount in a period.
+                `RateLimit`s and `Quota`s, all of which hold. Never more than rate + burst - 1 units
+                are granted in any window of `per` seconds, of a moving one never more than rate,
+                and of a quota never more than its amount in a period.
             per: Seconds of the window, 0.001 to 10 years.
             burst: Units that may be taken at once after a rest.
             group: A group; `"*"` for every group that has no limit of its own; None for the queue.
