@@ -20,8 +20,7 @@ from rich.text import Text
 
 from dpq import RateLimit, Task
 from dpq.cli._terminal import emit, tables, talk
-from dpq.limits.limits import EVERY_GROUP
-from dpq.limits.quota import quota_text
+from dpq.limits.limits import EVERY_GROUP, quota_text
 from dpq.limits.words import write_word
 from dpq.model.display import attempt_of, shown
 from dpq.model.moments import say_moment

@@ -6,10 +6,9 @@ from typing import NamedTuple
 from dpq.explain.incidents import VerdictState
 from dpq.explain.survey import Held
 from dpq.explain.verdict_facts import Facts, Verdict, tasks_are, worker_name
-from dpq.limits.limits import spent_words
+from dpq.limits.limits import quota_text
 from dpq.limits.pools import UNTIL_OPENED_MS
-from dpq.limits.quota import quota_text
-from dpq.limits.states import spent_quota
+from dpq.limits.states import spent_quota, spent_words
 from dpq.model.rates import per_text, span
 
 FLOWS_SECONDS = 60.0

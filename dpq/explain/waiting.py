@@ -4,10 +4,9 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from dpq.limits.limits import RateLimit, last_to_open, spent_words
+from dpq.limits.limits import RateLimit, quota_text
 from dpq.limits.pools import UNTIL_OPENED_MS
-from dpq.limits.quota import quota_text
-from dpq.limits.states import LimitState, MemberState, spent_quota
+from dpq.limits.states import LimitState, MemberState, last_to_open, spent_quota, spent_words
 from dpq.model.batch_state import BatchState
 from dpq.model.rates import span
 from dpq.model.task import TaskState

@@ -44,8 +44,7 @@ if TYPE_CHECKING:
     from dpq.explain.verdict import Verdict
     from dpq.limits.answers import Headers
     from dpq.limits.budget import Budget
-    from dpq.limits.limits import Adaptive, RateLimit, Reserve
-    from dpq.limits.quota import Quota
+    from dpq.limits.limits import Adaptive, Quota, RateLimit, Reserve
     from dpq.model.batch_state import BatchState
     from dpq.model.reports import Problem, QueueStats
     from dpq.model.result_data import Result
@@ -923,10 +922,10 @@ class AsyncDPQ(AsyncQueueLife[P]):
 
         Args:
             rate: Units in a window, 0.001 to 10^9; or a text with the window, as on the command
-                line: `"10/s"`, `"300/15m,moving"`, `"10000/day@UTC"`; or several `RateLimit`s and
-                `Quota`s, all of which hold. Never more than rate + burst - 1 units are granted in
-                any window of `per` seconds, of a moving one never more than rate, and of a quota
-                never more than its amount in a period.
+                line: `"10/s,burst=5"`, `"300/15m,moving"`, `"10000/day@UTC"`; or several
+                `RateLimit`s and `Quota`s, all of which hold. Never more than rate + burst - 1 units
+                are granted in any window of `per` seconds, of a moving one never more than rate,
+                and of a quota never more than its amount in a period.
             per: Seconds of the window, 0.001 to 10 years.
             burst: Units that may be taken at once after a rest.
             group: A group; `"*"` for every group that has no limit of its own; None for the queue.

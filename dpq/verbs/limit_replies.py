@@ -5,15 +5,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dpq.limits.budget import Budget
-from dpq.limits.limits import (
-    EVERY_GROUP,
-    RateLimit,
-    reason_of,
-)
+from dpq.limits.limits import EVERY_GROUP, Quota, RateLimit
 from dpq.limits.pools import UNTIL_OPENED_MS
-from dpq.limits.quota import Quota
 from dpq.limits.rules import LimitRules, plain_rules
-from dpq.limits.states import LimitState, MemberState, QuotaState
+from dpq.limits.states import LimitState, MemberState, QuotaState, reason_of
 from dpq.model.moments import moment_of
 
 
