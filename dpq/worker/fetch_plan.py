@@ -12,7 +12,6 @@ import logging
 import math
 import time
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import RedisError
@@ -97,8 +96,7 @@ class FetchPlan:
         self._trip = MOST_AHEAD_SECONDS  # a round trip to the server
         self._name = name
         self.quiet: frozenset[int] = frozenset()
-        self._order = order.queue_indexes
-        self._charge = order.charge
+        self._order = order
         self._visibility = visibility
         self._allowed: set[int] = set()  # indexes of the queues that have allowed a pop
         self._complained = -math.inf  # the time of the last log line about a refused permission
@@ -118,11 +116,16 @@ class FetchPlan:
     @property
     def all_quiet(self) -> bool:
         """True if no queue is to be asked."""
-        return len(self.quiet) == len(self.queues)
+        return not self.heard
+
+    @property
+    def heard(self) -> list[int]:
+        """The indexes of the queues that are asked."""
+        return [index for index in range(len(self.queues)) if index not in self.quiet]
 
     def order(self) -> Sequence[int]:
         """Return the indexes of the queues to ask, in their order."""
-        every = self._order()
+        every = self._order.queue_indexes()
         return [index for index in every if index not in self.quiet] if self.quiet else every
 
     def pop(self, queue_index: int, room: int, waiter: str, beyond: int) -> Steps[Batch[Any]]:
@@ -163,44 +166,21 @@ class FetchPlan:
         self.ahead = min(MOST_AHEAD_SECONDS, 2 * self._trip + LEAST_AHEAD_SECONDS)
 
     def receive(self, queue_index: int, batch: Any) -> list[Taken]:
-        """Take in the answer to a pop: keep its leases alive, and let the queue pay for it.
-
-        Raises:
-            Exception: The answer is an error.
-        """
+        """Keep the leases of a pop alive; let the queue pay. Raise the answer if it is an error."""
         if isinstance(batch, Exception):
             raise batch
         self.pause, self.state.pulse.trouble = 0.0, ""
         self._allowed.add(queue_index)
-        self._charge(queue_index, len(batch.tasks))
+        self._order.charge(queue_index, len(batch.tasks))
         if batch.failed or batch.buried:
             log_refused(self.queues[queue_index].queue_name, batch)
         granted = self._time_of(queue_index, batch.now_ms / 1000) if batch.now_ms else 0.0
         granted = granted or time.monotonic()
         return self.deliveries.hold(queue_index, batch.tasks, batch.waits_ms, granted)
 
-    # Which wake-ups
-
     def markers(self) -> list[str]:
         """List the markers to block on: none of a quiet queue, which others are to take."""
-        return [
-            operations.marker
-            for index, operations in enumerate(self.operations)
-            if index not in self.quiet
-        ]
-
-    def by_queue(self, watches: Sequence[Watch]) -> list[list[Watch]]:
-        """Divide the watches of all queues, or an empty list, into one list for each queue."""
-        rest = iter(watches)
-        return [
-            [] if index in self.quiet else list(islice(rest, 1))
-            for index in range(len(self.queues))
-        ]
-
-    def owed(self, by_queue: Sequence[Sequence[Watch]]) -> list[Marker]:
-        """List the wake-ups to pass on when this worker stops waiting."""
-        heard = [watches for i, watches in enumerate(by_queue) if i not in self.quiet]
-        return owned_of_queues(heard)
+        return [self.operations[index].marker for index in self.heard]
 
     # When to ask again
 
@@ -220,12 +200,8 @@ class FetchPlan:
 
     # How long to wait, and when it is over
 
-    def pause_after(self, error: RedisError, queue_index: int | None = None) -> float:
-        """Log an error of the server; return the seconds to wait before the next attempt.
-
-        Args:
-            error: The error.
-            queue_index: The index of the queue, if the error is the answer to a pop.
+    def pause_after(self, error: RedisError, queue_index: int) -> float:
+        """Log an error of a pop; return the seconds to wait before the next attempt.
 
         Raises:
             RedisError: The user may not do this, and either this queue has never allowed a pop, or
@@ -234,9 +210,7 @@ class FetchPlan:
         self.pause = longer_pause(self.pause)
         self.state.pulse.trouble = f"the last pop has failed: {type(error).__name__}"
         if forbidden(error):
-            if self.state.until_empty or (
-                queue_index is not None and queue_index not in self._allowed
-            ):
+            if self.state.until_empty or queue_index not in self._allowed:
                 raise error
             if time.monotonic() < self._complained + COMPLAINT_SECONDS:
                 return self.pause
@@ -278,13 +252,13 @@ class PopRound:
         self._plan = plan
         self._room = room
         self._beyond = beyond
-        self._by_queue = plan.by_queue(watches)
+        self._watches = {index: [each] for index, each in zip(plan.heard, watches, strict=False)}
 
     def __iter__(self) -> Iterator[Steps[Batch[Any]]]:
         """Make pop after pop; stop when there is no room, or when all queues have answered."""
         for queue_index in self._plan.order():
             self.queue_index = queue_index
-            watches = self._by_queue[queue_index]
+            watches = self._watches.get(queue_index)
             waiter = watches[0].mine if watches else NEW_WAITER
             yield self._plan.pop(queue_index, self._room - len(self.taken), waiter, self._beyond)
             if len(self.taken) >= self._room:
@@ -296,31 +270,30 @@ class PopRound:
         taken = self._plan.receive(self.queue_index, batch)
         self.taken += taken
         self.failed = self.failed or bool(batch.failed)
-        watches = self._by_queue[self.queue_index]
-        self._by_queue[self.queue_index] = watches_after(batch, watches, self._plan.ahead)
+        before = self._watches.get(self.queue_index, [])
+        self._watches[self.queue_index] = watches_after(batch, before, self._plan.ahead)
         return taken
 
     @property
     def may_wait(self) -> bool:
         """True if there is room left, and each queue has said when to ask it again."""
-        return self.complete and len(self.watches) == len(self._plan.order())
+        return self.complete and len(self.watches) == len(self._plan.heard)
 
     @property
     def owed(self) -> list[Marker]:
         """The wake-ups to pass on if this worker has work now, and does not wait."""
-        return self._plan.owed(self._by_queue) if any(self._by_queue) else []
+        return owned_of_queues([self._watches.get(index, []) for index in self._plan.heard])
 
     @property
     def watches(self) -> list[Watch]:
         """The watches of all queues, if this worker is to wait."""
-        return [watch for watches in self._by_queue for watch in watches]
+        return [each for index in self._plan.heard for each in self._watches.get(index, [])]
 
 
 def none_live(stats: Sequence[Any]) -> bool:
     """Return True if the stats of all queues show no live task; an error counts as live tasks.
 
-    Raises:
-        RedisError: The user may not read the stats: the worker would wait for ever.
+    Raise the error if the user may not read the stats: the worker would wait for ever.
     """
     for count in stats:
         if forbidden(count):

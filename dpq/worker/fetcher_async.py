@@ -171,7 +171,7 @@ class AsyncFetcher:
             self._ends_since = time.monotonic() + FIRST_PAUSE_SECONDS
         return results[-1] if results else None
 
-    async def _pause(self, error: RedisError, queue_index: int | None = None) -> None:
+    async def _pause(self, error: RedisError, queue_index: int) -> None:
         """Wait after an error of the server; but send the ends of deliveries meanwhile."""
         until = time.monotonic() + self._plan.pause_after(error, queue_index)
         answered = True
