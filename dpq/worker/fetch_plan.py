@@ -31,8 +31,7 @@ from dpq.queue.inside import operations_of
 from dpq.queue.refusals import log_refused
 from dpq.script.command import Steps
 from dpq.script.replies import Batch
-from dpq.worker.deliveries import Deliveries, Taken
-from dpq.worker.outcomes import Done, hits_limit
+from dpq.worker.deliveries import Deliveries, Done, Taken
 from dpq.worker.queue_order import AskOrder
 from dpq.worker.run_state import LATEST_ACK_SECONDS, RunState
 
@@ -191,7 +190,7 @@ class FetchPlan:
     def ends_are_late(self, watches: Sequence[Watch], ends: Sequence[Done]) -> bool:
         """Return True if ends of deliveries should not wait for the next pop."""
         left = time_left(watches, math.inf) if watches else math.inf
-        return bool(ends) and (left > LATEST_ACK_SECONDS or hits_limit(ends))
+        return bool(ends) and (left > LATEST_ACK_SECONDS or any(each.hits_limit for each in ends))
 
     def learn(self, asked_by_end: bool, watches: Sequence[Watch], taken: Sequence[Taken]) -> None:
         """Learn whether there are tasks when handlers end; `watches` are those before the pop."""

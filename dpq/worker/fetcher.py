@@ -23,10 +23,9 @@ from dpq.link.watches import time_left
 from dpq.model.backoff import FIRST_PAUSE_SECONDS
 from dpq.script.command import Steps
 from dpq.worker.change import Change
-from dpq.worker.deliveries import Taken
+from dpq.worker.deliveries import Done, Taken
 from dpq.worker.fetch_plan import FetchPlan, PopRound, none_live
 from dpq.worker.heartbeats import Holding
-from dpq.worker.outcomes import Done, hits_limit
 from dpq.worker.run_state import EXCHANGE, LATEST_ACK_SECONDS
 from dpq.worker.wakeups import WakeUps
 
@@ -112,7 +111,8 @@ class Fetcher:
 
     def _ask(self, room: int, beyond: int) -> None:
         """Send the ends of deliveries, and ask queue after queue until there is no room left."""
-        if hits_limit(self.ends) or self._plan.confirms or self._plan.all_quiet:
+        alone = self._plan.confirms or self._plan.all_quiet
+        if alone or any(each.hits_limit for each in self.ends):
             self.send_ends()
         wakeups, before = self._wakeups, self._wakeups.watches
         by_end = bool(before) and time_left(before, math.inf) > 0

@@ -22,10 +22,9 @@ from dpq.link.watches import time_left
 from dpq.model.backoff import FIRST_PAUSE_SECONDS
 from dpq.script.command import Steps
 from dpq.worker.change_async import AsyncChange
-from dpq.worker.deliveries import Taken
+from dpq.worker.deliveries import Done, Taken
 from dpq.worker.fetch_plan import FetchPlan, PopRound, none_live
 from dpq.worker.heartbeats import Holding
-from dpq.worker.outcomes import Done, hits_limit
 from dpq.worker.run_state import EXCHANGE, LATEST_ACK_SECONDS
 from dpq.worker.wakeups_async import AsyncWakeUps
 
@@ -113,7 +112,8 @@ class AsyncFetcher:
 
     async def _ask(self, room: int, beyond: int) -> None:
         """Send the ends of deliveries, and ask queue after queue until there is no room left."""
-        if hits_limit(self.ends) or self._plan.confirms or self._plan.all_quiet:
+        alone = self._plan.confirms or self._plan.all_quiet
+        if alone or any(each.hits_limit for each in self.ends):
             await self.send_ends()
         wakeups, before = self._wakeups, self._wakeups.watches
         by_end = bool(before) and time_left(before, math.inf) > 0

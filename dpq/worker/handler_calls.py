@@ -21,7 +21,7 @@ from dpq.model.display import attempt_of
 from dpq.model.log_fields import fields
 from dpq.model.validation import delay_milliseconds
 from dpq.queue.end_log import about, in_words, log_failed, name_of
-from dpq.worker.deliveries import Taken
+from dpq.worker.deliveries import Done, Taken
 from dpq.worker.handlers import (
     CANCELLED,
     LEASE_LOST,
@@ -32,9 +32,7 @@ from dpq.worker.handlers import (
     keep_of,
     kept_line,
 )
-from dpq.worker.heartbeats import Holding
-from dpq.worker.outcomes import Done
-from dpq.worker.progress_notes import ProgressNotes
+from dpq.worker.heartbeats import Holding, ProgressNotes
 from dpq.worker.run_state import RunState
 
 if TYPE_CHECKING:

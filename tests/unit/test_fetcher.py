@@ -26,12 +26,11 @@ from dpq.link.watches import Watch
 from dpq.worker import fetch_plan
 from dpq.worker.change import Change
 from dpq.worker.change_async import AsyncChange
-from dpq.worker.deliveries import Taken
+from dpq.worker.deliveries import Done, Taken
 from dpq.worker.fetcher import Fetcher
 from dpq.worker.fetcher_async import AsyncFetcher
 from dpq.worker.handler_calls import HandlerCalls
 from dpq.worker.handlers import finder
-from dpq.worker.outcomes import Done
 from dpq.worker.run_state import RunState
 from dpq.worker.runner import Runner
 

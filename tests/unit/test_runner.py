@@ -13,10 +13,9 @@ from kit.scripted import AsyncScriptedFetcher, ScriptedFetcher, ScriptedQueue, a
 from support import PATIENCE_S, wait_for
 
 from dpq import Context, RateLimited, Reject, Release, Retry, Task
-from dpq.worker.deliveries import Deliveries
+from dpq.worker.deliveries import Deliveries, Done
 from dpq.worker.handler_calls import HandlerCalls
 from dpq.worker.handlers import finder
-from dpq.worker.outcomes import Done
 from dpq.worker.run_state import RunState
 from dpq.worker.runner import Runner
 from dpq.worker.runner_async import AsyncRunner
