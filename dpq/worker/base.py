@@ -15,7 +15,7 @@ from dpq.model.errors import ConfigurationError
 from dpq.model.log_fields import fields
 from dpq.model.validation import MAX_ATTEMPTS, MAX_SECONDS, number, whole_number
 from dpq.queue.base import QueueBase, check_one_client
-from dpq.queue.inside import process_name
+from dpq.queue.inside import process_name, session_of
 from dpq.worker.handlers import (
     ASYNC_HANDLER,
     Context,
@@ -31,8 +31,8 @@ from dpq.worker.run_state import RunState
 
 if TYPE_CHECKING:
     from dpq.model.reports import Health
-    from dpq.worker.fetch_plan import FetchPlan
     from dpq.worker.handler_calls import HandlerCalls, WorkerBackoff
+    from dpq.worker.heartbeats import Holding
 
 log = logging.getLogger(__name__)
 
@@ -173,9 +173,9 @@ class WorkerBase(Generic[Q]):
         self.name = name or process_name()
         self.given_back = 0
         self._calls: HandlerCalls[Q] = HandlerCalls(
-            self.name,
-            self.queues,
-            finder(handlers, blocking=self._blocking),
+            name=self.name,
+            queues=self.queues,
+            find=finder(handlers, blocking=self._blocking),
             named=by_name(handlers),
             time_limit=time_limit,
             before=before,
@@ -195,6 +195,9 @@ class WorkerBase(Generic[Q]):
         self._prepare()
 
     _blocking = False
+    _fetcher: Any
+    _runner: Any
+    _telling: Any
 
     def _prepare(self) -> None:
         """Set up the rest of a worker, once its arguments are checked."""
@@ -228,19 +231,33 @@ class WorkerBase(Generic[Q]):
 
     # One run
 
-    def _new_plan(self, state: RunState) -> FetchPlan:
+    def _make_parts(
+        self, state: RunState, change: Any, fetcher: Any, wakeups: Any, telling: Any
+    ) -> None:
+        """Make the fetcher of a run, and the loop that tells of it: parts of one kind of worker."""
         from dpq.worker.fetch_plan import FetchPlan
 
-        return FetchPlan(
-            self.name,
-            self.queues,
-            self._order,
-            self._deliveries,
-            state,
+        queues: Sequence[Any] = self.queues
+        session = session_of(queues[0])
+        plan = FetchPlan(
+            name=self.name,
+            queues=queues,
+            order=self._order,
+            deliveries=self._deliveries,
+            state=state,
             visibility=self.visibility,
             prefetch=self.prefetch,
             concurrency=self.concurrency,
         )
+        waiter = wakeups(session.connections, plan.markers(), change)
+        self._fetcher = fetcher(plan, session, waiter, change)
+        told = (self.name, queues, self.concurrency, state, session, self._calls.progress)
+        self._telling = telling(*told)
+        self._telling.on_beat = self._on_beat
+
+    def _held(self) -> list[Holding]:
+        """List the tasks that the worker holds; any thread may call it."""
+        return [*self._runner.running, *self._fetcher.held]
 
     def _begin_run(self, state: RunState) -> None:
         """Take over the state of a run that begins; it ends at once if a stop came before."""

@@ -12,6 +12,7 @@ import logging
 import math
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import RedisError
@@ -41,9 +42,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-COMPLAINT_SECONDS = 60.0
-"""Seconds between log lines while the server keeps refusing permission."""
-
 MOST_AHEAD_SECONDS = 0.05
 """Seconds between the grant of a task and its moment at most: its place in the order is fixed."""
 
@@ -54,51 +52,39 @@ NEW_WAITER = "-"
 """Pop's `waiter` argument of a caller that has not watched the queue yet."""
 
 
+@dataclass(kw_only=True, eq=False)
 class FetchPlan:
-    """Decides what a fetcher asks in one run.
+    """Decides what a fetcher asks in one run."""
 
-    Attributes:
-        quiet: The indexes of the queues that are not asked: `turn` follows `RunState.quiet`.
-        confirms: Acks wait for a confirmation. So they do not travel with a pop, whose leases would
-            run out meanwhile: whoever called the ended handler sends them and waits.
-        pause: Seconds of the last wait after an error; 0 once the server has answered.
-        ahead: Seconds before the moment of a task at which the server is asked for it. They last a
-            bit longer than the round trip, so that a limit that binds is reached.
-    """
+    name: str
+    queues: Sequence["QueueBase[Any]"]
+    order: AskOrder
+    deliveries: Deliveries
+    state: RunState
+    visibility: float | None = None
+    prefetch: int = 0
+    concurrency: int = 1
 
-    def __init__(
-        self,
-        name: str,
-        queues: Sequence["QueueBase[Any]"],
-        order: AskOrder,
-        deliveries: Deliveries,
-        state: RunState,
-        *,
-        visibility: float | None = None,
-        prefetch: int = 0,
-        concurrency: int = 1,
-    ) -> None:
-        self.queues = queues
-        self.deliveries = deliveries
-        self.state = state
-        self.prefetch = prefetch
-        self.confirms = queues[0].settings.durability != "async"
-        self.pause = 0.0
-        self.operations: list[Operations[Any]] = [operations_of(each) for each in queues]
-        self.ahead = 0.0
-        self.concurrency = concurrency
-        self._in_vain = 0  # pops in a row that an end of a handler caused, and that gave no task
-        self._handling = math.inf  # seconds of a handler, on average
-        self._sent = 0.0  # when the last exchange was sent
-        # By queue: seconds from its server's clock to this one, with those of a quick reply.
-        self._behind: dict[int, float] = {}
-        self._trip = MOST_AHEAD_SECONDS  # a round trip to the server
-        self._name = name
-        self.quiet: frozenset[int] = frozenset()
-        self._order = order
-        self._visibility = visibility
-        self._allowed: set[int] = set()  # indexes of the queues that have allowed a pop
-        self._complained = -math.inf  # the time of the last log line about a refused permission
+    # Seconds before the moment of a task at which the server is asked for it. They last a bit
+    # longer than the round trip, so that a limit that binds is reached.
+    ahead: float = field(default=0.0, init=False)
+    quiet: frozenset[int] = field(default=frozenset(), init=False)  # `turn` sets it
+
+    # Pops in a row that an end of a handler caused, and that gave no task.
+    _in_vain: int = field(default=0, init=False)
+    _handling: float = field(default=math.inf, init=False)  # seconds of a handler, on average
+    _trip: float = field(default=MOST_AHEAD_SECONDS, init=False)  # those of a round trip
+    _pause: float = field(default=0.0, init=False)  # those of the last wait after an error
+    _sent: float = field(default=0.0, init=False)  # when the last exchange was sent
+    # By queue: seconds from its server's clock to this one, with those of a quick reply.
+    _behind: dict[int, float] = field(default_factory=dict, init=False)
+    _allowed: set[int] = field(default_factory=set, init=False)  # queues that have allowed a pop
+
+    def __post_init__(self) -> None:
+        self.operations: list[Operations[Any]] = [operations_of(each) for each in self.queues]
+        # If acks wait for a confirmation, they do not travel with a pop, whose leases would run out
+        # meanwhile: the caller of the handler sends them, and waits.
+        self.confirms = self.queues[0].settings.durability != "async"
 
     # Which queue
 
@@ -122,9 +108,9 @@ class FetchPlan:
         """The indexes of the queues that are asked."""
         return [index for index in range(len(self.queues)) if index not in self.quiet]
 
-    def order(self) -> Sequence[int]:
+    def asked(self) -> Sequence[int]:
         """Return the indexes of the queues to ask, in their order."""
-        every = self._order.queue_indexes()
+        every = self.order.queue_indexes()
         return [index for index in every if index not in self.quiet] if self.quiet else every
 
     def pop(self, queue_index: int, room: int, waiter: str, beyond: int) -> Steps[Batch[Any]]:
@@ -132,9 +118,9 @@ class FetchPlan:
         most, ahead_ms = min(room, MAX_BATCH), math.ceil(self.ahead * 1000)
         pop = self.operations[queue_index].pop
         if not ahead_ms:
-            return pop(most, self._visibility, waiter)
+            return pop(most, self.visibility, waiter)
         beyond = min(beyond, MAX_BATCH - most)
-        return pop(most, self._visibility, waiter, ahead_ms=ahead_ms, beyond=beyond)
+        return pop(most, self.visibility, waiter, ahead_ms=ahead_ms, beyond=beyond)
 
     @property
     def beyond(self) -> int:
@@ -168,9 +154,9 @@ class FetchPlan:
         """Keep the leases of a pop alive; let the queue pay. Raise the answer if it is an error."""
         if isinstance(batch, Exception):
             raise batch
-        self.pause, self.state.pulse.trouble = 0.0, ""
+        self._pause, self.state.pulse.trouble = 0.0, ""
         self._allowed.add(queue_index)
-        self._order.charge(queue_index, len(batch.tasks))
+        self.order.charge(queue_index, len(batch.tasks))
         if batch.failed or batch.buried:
             log_refused(self.queues[queue_index].queue_name, batch)
         granted = self._time_of(queue_index, batch.now_ms / 1000) if batch.now_ms else 0.0
@@ -206,22 +192,18 @@ class FetchPlan:
             RedisError: The user may not do this, and either this queue has never allowed a pop, or
                 the run is to end when the queues are empty, which it could not see.
         """
-        self.pause = longer_pause(self.pause)
+        self._pause = longer_pause(self._pause)
         self.state.pulse.trouble = f"the last pop has failed: {type(error).__name__}"
-        if forbidden(error):
-            if self.state.until_empty or queue_index not in self._allowed:
-                raise error
-            if time.monotonic() < self._complained + COMPLAINT_SECONDS:
-                return self.pause
-            self._complained = time.monotonic()
+        if forbidden(error) and (self.state.until_empty or queue_index not in self._allowed):
+            raise error
         log.warning(
             "%s: again in %.1f s: %s",
-            *(self._name, self.pause, error),
+            *(self.name, self._pause, error),
             extra=fields(
-                "server_error", worker=self._name, seconds=self.pause, error=error_line(error)
+                "server_error", worker=self.name, seconds=self._pause, error=error_line(error)
             ),
         )
-        return self.pause
+        return self._pause
 
     def counts(self) -> list[Steps[Any]]:
         """Make the operations that count the tasks of all queues, for `none_live`."""
@@ -255,7 +237,7 @@ class PopRound:
 
     def __iter__(self) -> Iterator[Steps[Batch[Any]]]:
         """Make pop after pop; stop when there is no room, or when all queues have answered."""
-        for queue_index in self._plan.order():
+        for queue_index in self._plan.asked():
             self.queue_index = queue_index
             watches = self._watches.get(queue_index)
             waiter = watches[0].mine if watches else NEW_WAITER

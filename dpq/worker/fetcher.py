@@ -186,8 +186,8 @@ class Fetcher:
     @property
     def held(self) -> list[Holding]:
         """The tasks that no handler has begun, and those whose end is to be sent."""
-        taken = [Holding(each.queue_index, each.lease.task) for each in self._taken]
-        return taken + [Holding(each.queue_index, each.task) for each in self.ends]
+        taken = [Holding(each.queue_index, each.lease.task) for each in list(self._taken)]
+        return taken + [Holding(each.queue_index, each.task) for each in list(self.ends)]
 
     def heed(self) -> None:
         """Follow what queues say by their answers to heartbeats: give back what is not begun."""

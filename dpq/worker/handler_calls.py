@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol
 
 from dpq.limits.budget import budgets_in, is_answer
@@ -92,13 +91,14 @@ class Call:
         self.context._lose(CANCELLED if self.lease.cancelled else LEASE_LOST)
 
 
+@dataclass(kw_only=True, eq=False)
 class HandlerCalls(Generic[Q]):
     """The handlers, the hooks and the counts of a worker, for all its runs.
 
     Attributes:
         find: Finds the handler of a task, by the task's name if `named`.
+        keep: Seconds that results are kept; 0 for no results.
         handled: The number of handlers that have ended, by their end.
-        signal_of: Finds the error that decides about a task, from what a handler has raised.
         progress: What handlers have told of their progress, until it is sent.
         traced: Begins to follow the handler of a task of a queue; None if nothing does. `dpq.otel`
             sets it, for all workers.
@@ -106,43 +106,31 @@ class HandlerCalls(Generic[Q]):
 
     traced: ClassVar[staticmethod[[Any, Task[Any]], Tracing | None] | None] = None
 
-    def __init__(
-        self,
-        name: str,
-        queues: Sequence[Q],
-        find: Callable[[Task[Any]], Handler],
-        *,
-        named: bool = False,
-        time_limit: float | None = None,
-        before: Callable[[Context[Q]], Any] | None = None,
-        after: Callable[[Context[Q], BaseException | None], Any] | None = None,
-        on_error: Callable[[Context[Q], BaseException], Any] | None = None,
-        keep: float = 0.0,
-        backoff: WorkerBackoff | None = None,
-        from_errors: bool = True,
-    ) -> None:
-        self.find = find
-        self.signal_of = partial(signal_of, from_errors=from_errors)
-        self.progress = ProgressNotes()
-        self._keep, self._told_of_results = keep, False
-        self._backoff, self._told_of_backoff = backoff, False
-        self._named = named
-        self._time_limit = time_limit
-        self.before = before
-        self.handled: Counter[str] = Counter()
-        self.name = name
-        self._queues = queues
-        self._after, self._on_error = after, on_error
+    name: str
+    queues: Sequence[Q]
+    find: Callable[[Task[Any]], Handler]
+    named: bool = False
+    time_limit: float | None = None
+    before: Callable[[Context[Q]], Any] | None = None
+    after: Callable[[Context[Q], BaseException | None], Any] | None = None
+    on_error: Callable[[Context[Q], BaseException], Any] | None = None
+    keep: float = 0.0
+    backoff: WorkerBackoff | None = None
+    from_errors: bool = True
+    handled: Counter[str] = field(default_factory=Counter, init=False)
+    progress: ProgressNotes = field(default_factory=ProgressNotes, init=False)
+    _told_of_results: bool = field(default=False, init=False)
+    _told_of_backoff: bool = field(default=False, init=False)
 
     def make(self, taken: Taken, state: RunState) -> Call:
         """Make a call; its context says `lost` from the moment when the lease is lost."""
         queue_index, lease, _ = taken
-        queue, task = self._queues[queue_index], lease.task
+        queue, task = self.queues[queue_index], lease.task
         context: Context[Q] = Context(
             *(queue, task, lambda: state.stopping),
             lambda text: self.progress.note(queue_index, task, text),
         )
-        call = Call(queue_index, lease, context, task.time_limit or self._time_limit)
+        call = Call(queue_index, lease, context, task.time_limit or self.time_limit)
         lease.lost = call.lose
         if not lease.alive:  # the lease was lost before `lease.lost` was set
             call.lose()
@@ -152,7 +140,7 @@ class HandlerCalls(Generic[Q]):
         """Take note that a handler starts, in its thread or asyncio task."""
         call.began = time.monotonic()
         if self.traced:
-            call.tracing = self.traced(self._queues[call.queue_index], call.task)
+            call.tracing = self.traced(self.queues[call.queue_index], call.task)
 
     def arguments(self, handler: Handler, call: Call) -> tuple[Any, ...]:
         """Return the arguments of a handler."""
@@ -170,8 +158,8 @@ class HandlerCalls(Generic[Q]):
         if result is not None:
             check_result(handler, result)
             call.context.hear(budgets_in(result))
-        named = keep_of(handler) if self._named else None
-        keep = self._keep if named is None else named
+        named = keep_of(handler) if self.named else None
+        keep = self.keep if named is None else named
         if keep:
             call.kept = kept_line(result, keep, call.task)
         elif result is not None and not (self._told_of_results or is_answer(result)):
@@ -206,10 +194,10 @@ class HandlerCalls(Generic[Q]):
         """
         failed = isinstance(error, Exception) and not isinstance(error, Signal)
         asks = isinstance(error, Retry) and error.delay is None
-        if self._backoff is None or call.overdue or not (failed or asks):
+        if self.backoff is None or call.overdue or not (failed or asks):
             return None
         try:
-            delay = self._backoff(call.task.attempt, error)
+            delay = self.backoff(call.task.attempt, error)
             if delay is not None:
                 delay_milliseconds(delay)  # raises if it is no delay
         except BaseException:
@@ -224,6 +212,10 @@ class HandlerCalls(Generic[Q]):
                 )
             return None
         return delay
+
+    def signal_of(self, raised: BaseException) -> BaseException:
+        """Return the error that decides about a task, from what its handler has raised."""
+        return signal_of(raised, from_errors=self.from_errors)
 
     def call_hook(self, hook: Callable[..., Any] | None, *args: Any) -> Any:
         """Call a hook, if there is one; return its result, which may have to be awaited."""
@@ -241,8 +233,8 @@ class HandlerCalls(Generic[Q]):
     ) -> Iterator[tuple[Callable[..., Any] | None, tuple[Any, ...]]]:
         """List the hooks to call when a handler has ended, with their arguments."""
         if error is not None and not isinstance(error, NO_FAILURE):
-            yield self._on_error, (context, error)
-        yield self._after, (context, error)
+            yield self.on_error, (context, error)
+        yield self.after, (context, error)
 
     def count(self, error: BaseException | None, lease: Lease) -> None:
         """Count a handler that has ended."""
@@ -251,8 +243,8 @@ class HandlerCalls(Generic[Q]):
 
     def _about(self, call: Call) -> tuple[str, str | None]:
         """Return the names of the queue and, if tasks have names, of the task."""
-        queue = self._queues[call.queue_index].queue_name
-        return queue, name_of(call.task) if self._named else None
+        queue = self.queues[call.queue_index].queue_name
+        return queue, name_of(call.task) if self.named else None
 
     def log_end(self, call: Call, error: BaseException | None, *, held: bool) -> None:
         """Log the end of a handler, with its time, and a failed attempt, with its traceback."""

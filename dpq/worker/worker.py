@@ -21,7 +21,6 @@ from dpq.model.validation import error_line
 from dpq.queue.inside import session_of
 from dpq.queue.queue import DPQ
 from dpq.worker.base import WorkerBase
-from dpq.worker.heartbeats import Holding
 from dpq.worker.run_state import (
     LEAVE_SECONDS,
     MAIN_LOOP,
@@ -62,8 +61,7 @@ class Worker(WorkerBase[DPQ[Any]]):
         At the first SIGTERM or SIGINT the worker pops no more, and gives back the tasks that it has
         not begun. Handlers may finish within `grace`; then it gives their tasks back, uncounted. A
         second signal ends the grace at once. If the server goes away, the worker tries again, with
-        longer and longer pauses. It also does so if the Redis user may not pop any more; it logs
-        that once a minute.
+        longer and longer pauses. It also does so if the Redis user may not pop any more.
 
         Args:
             until_empty: Also end when no live task is left in any of the queues. The worker waits
@@ -177,19 +175,11 @@ class Worker(WorkerBase[DPQ[Any]]):
         self._cut_short = threading.Event()
         self._fault = None
         state = RunState(until_empty=until_empty, end=self._end)
-        plan, session = self._new_plan(state), session_of(self.queues[0])
-        change = Change(self._lock)
-        wakeups = WakeUps(session.connections, plan.markers(), change)
-        self._fetcher = Fetcher(plan, session, wakeups, change)
+        self._make_parts(state, Change(self._lock), Fetcher, WakeUps, Telling)
         self._runner = Runner(
             *(self._calls, self._deliveries, self._fetcher, state, self._lock, self._guarded)
         )
-        progress = self._calls.progress
-        self._telling = Telling(
-            *(self.name, self.queues, self.concurrency, state, session, progress)
-        )
-        self._telling.on_beat = self._on_beat
-        progress.wake = self._telling.noted.set
+        self._calls.progress.wake = self._telling.noted.set
         self._thread = threading.Thread(target=self._live, args=(alone,), name="dpq-run")
         self._thread.daemon = True
         with self._lock:
@@ -285,12 +275,6 @@ class Worker(WorkerBase[DPQ[Any]]):
             fetcher.send_ends()
             fetcher.close()
             fetcher.change.close()
-
-    # Heartbeats
-
-    def _held(self) -> list[Holding]:
-        with self._lock:
-            return self._runner.running + self._fetcher.held
 
     def _heed(self) -> None:
         with self._lock:

@@ -17,7 +17,6 @@ from dpq.model.log_fields import fields
 from dpq.queue.inside import session_of
 from dpq.queue.queue_async import AsyncDPQ
 from dpq.worker.base import WorkerBase
-from dpq.worker.heartbeats import Holding
 from dpq.worker.run_state import LEAVE_SECONDS, RunState
 from dpq.worker.stop_signals import stop_signals
 
@@ -134,20 +133,13 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
         for queue in self.queues:
             session_of(queue).require_open()
             await session_of(queue).ready()
-        plan, session = self._new_plan(state), session_of(self.queues[0])
-        wakeups = AsyncWakeUps(session.connections, plan.markers(), self._change)
-        self._fetcher = AsyncFetcher(plan, session, wakeups, self._change)
+        self._make_parts(state, self._change, AsyncFetcher, AsyncWakeUps, AsyncTelling)
         self._runner = AsyncRunner(
             *(self._calls, self._deliveries, self._fetcher, state, self.concurrency)
         )
-        progress = self._calls.progress
-        self._telling = AsyncTelling(
-            *(self.name, self.queues, self.concurrency, state, session, progress)
-        )
-        self._telling.on_beat = self._on_beat
         loop, noted = asyncio.get_running_loop(), self._telling.noted
         # A handler may tell its progress from a thread of its own.
-        progress.wake = lambda: loop.call_soon_threadsafe(noted.set)
+        self._calls.progress.wake = lambda: loop.call_soon_threadsafe(noted.set)
 
     @contextmanager
     def _signals(self, *, all_of_them: bool) -> Iterator[None]:
@@ -182,9 +174,7 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
                 await self._fetcher.step(self._runner.free)
         except BaseException as error:
             self._end()
-            if not isinstance(
-                error, Exception
-            ):  # after an Exception handlers may finish, as in threads
+            if not isinstance(error, Exception):  # after one, handlers may finish, as in threads
                 self._cut_short()
             await asyncio.shield(asyncio.create_task(self._finish()))
             raise
@@ -203,9 +193,6 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
         await asyncio.wait([self._beating], timeout=LEAVE_SECONDS)
         self._beating.cancel()
         self._log_totals()
-
-    def _held(self) -> list[Holding]:
-        return self._runner.running + self._fetcher.held
 
 
 def _is_free(handler: object) -> bool:

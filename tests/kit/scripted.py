@@ -191,7 +191,12 @@ def plan_of(
     made: Any = list(queues)
     deliveries = Deliveries("worker", made, None)
     return FetchPlan(
-        "worker", made, AskOrder([1] * len(made), order), deliveries, state, **settings
+        name="worker",
+        queues=made,
+        order=AskOrder([1] * len(made), order),
+        deliveries=deliveries,
+        state=state,
+        **settings,
     )
 
 

@@ -91,7 +91,9 @@ class Scene:
     def run_threads(self, count: int) -> None:
         """Let a runner of so many threads handle all tasks."""
         calls = HandlerCalls[Any](
-            "worker", self.plan.queues, finder(lambda task: self.seen.append(task.id))
+            name="worker",
+            queues=self.plan.queues,
+            find=finder(lambda task: self.seen.append(task.id)),
         )
         runner = Runner(
             *(calls, self.plan.deliveries, self.fetcher, self.state, self.lock),

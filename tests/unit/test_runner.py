@@ -29,7 +29,9 @@ class Stage:
     def __init__(self, count: int, handlers: Any, **options: Any) -> None:
         self.queue: Any = ScriptedQueue("q", [])
         self.deliveries = Deliveries("worker", [self.queue], None)
-        self.calls = HandlerCalls[Any]("worker", [self.queue], finder(handlers), **options)
+        self.calls = HandlerCalls[Any](
+            name="worker", queues=[self.queue], find=finder(handlers), **options
+        )
         self.state = RunState(until_empty=False, end=lambda: None)
         self.taken = self.deliveries.hold(0, [a_task(n, str(n)) for n in range(count)])
 
