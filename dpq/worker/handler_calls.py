@@ -6,6 +6,7 @@ The runners of both workers share it. It calls hooks, but no handler.
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from asyncio import CancelledError
 from collections import Counter
@@ -28,7 +29,6 @@ from dpq.worker.handlers import (
     Handler,
     Q,
     check_result,
-    keep_of,
     kept_line,
 )
 from dpq.worker.heartbeats import Holding, ProgressNotes
@@ -119,8 +119,7 @@ class HandlerCalls(Generic[Q]):
     from_errors: bool = True
     handled: Counter[str] = field(default_factory=Counter, init=False)
     progress: ProgressNotes = field(default_factory=ProgressNotes, init=False)
-    _told_of_results: bool = field(default=False, init=False)
-    _told_of_backoff: bool = field(default=False, init=False)
+    _told: set[str] = field(default_factory=set, init=False)
 
     def make(self, taken: Taken, state: RunState) -> Call:
         """Make a call; its context says `lost` from the moment when the lease is lost."""
@@ -149,28 +148,22 @@ class HandlerCalls(Generic[Q]):
     def take_result(self, call: Call, handler: Handler, result: Any) -> None:
         """Keep the line of a handler's result, if it is to be kept; read an answer of HTTP.
 
-        The first result that is dropped is logged.
-
-        Raises:
-            Reject: The result cannot be kept.
-            ConfigurationError: The result shows that the handler has not done its work.
+        Raise an error if it cannot be kept, or shows that the handler has not done its work. The
+        first result that is dropped is logged.
         """
         if result is not None:
             check_result(handler, result)
             call.context.hear(budgets_in(result))
-        named = keep_of(handler) if self.named else None
+        named = getattr(getattr(handler.call, "__self__", None), "kept", None)  # a named task's
         keep = self.keep if named is None else named
         if keep:
             call.kept = kept_line(result, keep, call.task)
-        elif result is not None and not (self._told_of_results or is_answer(result)):
-            self._told_of_results = True
-            queue, name = self._about(call)
-            log.info(
-                "%s: task %s has returned a %s, which is dropped, as later results are: "
-                "keep_result of the worker or of a named task keeps them",
-                *(queue, in_words(call.task, name), type(result).__name__),
-                extra=about("result_dropped", self.name, queue, call.task, task=name),
+        elif result is not None and not is_answer(result):
+            text = (
+                f"has returned a {type(result).__name__}, which is dropped, as later results are: "
+                "keep_result of the worker or of a named task keeps them"
             )
+            self._log_once(logging.INFO, "result_dropped", call, text)
 
     def done(self, call: Call, error: BaseException | None) -> Done:
         """Describe the end of a delivery, once the hooks have ended."""
@@ -189,8 +182,7 @@ class HandlerCalls(Generic[Q]):
     def _delay_after(self, call: Call, error: BaseException | None) -> float | timedelta | None:
         """Ask the worker's backoff for the delay after a failed attempt; None if it says none.
 
-        If the backoff raises an error, or says what is no delay, the task takes its own backoff;
-        the first such error is logged.
+        If the backoff raises an error, or says what is no delay, the task takes its own.
         """
         failed = isinstance(error, Exception) and not isinstance(error, Signal)
         asks = isinstance(error, Retry) and error.delay is None
@@ -201,15 +193,11 @@ class HandlerCalls(Generic[Q]):
             if delay is not None:
                 delay_milliseconds(delay)  # raises if it is no delay
         except BaseException:
-            if not self._told_of_backoff:
-                self._told_of_backoff = True
-                queue, name = self._about(call)
-                log.exception(
-                    "%s: the worker's backoff has failed for task %s, which takes its own; later "
-                    "failures of the backoff are not logged",
-                    *(queue, in_words(call.task, name)),
-                    extra=about("backoff_failed", self.name, queue, call.task, task=name),
-                )
+            text = (
+                "takes its own backoff, since the worker's backoff has failed; later failures are "
+                "not logged"
+            )
+            self._log_once(logging.ERROR, "backoff_failed", call, text)
             return None
         return delay
 
@@ -245,6 +233,16 @@ class HandlerCalls(Generic[Q]):
         """Return the names of the queue and, if tasks have names, of the task."""
         queue = self.queues[call.queue_index].queue_name
         return queue, name_of(call.task) if self.named else None
+
+    def _log_once(self, level: int, event: str, call: Call, text: str) -> None:
+        """Log the first event of its kind, with the error that is handled now."""
+        if event not in self._told:
+            self._told.add(event)
+            queue, name = self._about(call)
+            more = about(event, self.name, queue, call.task, task=name)
+            said = in_words(call.task, name)
+            error = sys.exception()
+            log.log(level, "%s: task %s %s", queue, said, text, exc_info=error, extra=more)
 
     def log_end(self, call: Call, error: BaseException | None, *, held: bool) -> None:
         """Log the end of a handler, with its time, and a failed attempt, with its traceback."""

@@ -47,9 +47,6 @@ ASYNC_HANDLER = "is a coroutine function, and Worker has threads: give it to an 
 LEASE_LOST, CANCELLED, TIME_LIMIT = "lease lost", "cancelled", "time limit"
 """The reasons why a handler works in vain."""
 
-_WAITING = threading.Lock()
-"""Guards the events of contexts whose handlers wait."""
-
 
 class Context(Generic[Q]):
     """The second argument of a handler: its task, its queue, and the state of the worker.
@@ -66,18 +63,6 @@ class Context(Generic[Q]):
         budgets: What `observe` has read, by unit.
         told: The units that the calls of `spent` have named, by unit; None before the first call.
     """
-
-    __slots__ = (
-        "_news",
-        "_stopping",
-        "_tell",
-        "budgets",
-        "lost",
-        "queue",
-        "reason",
-        "task",
-        "told",
-    )
 
     def __init__(
         self,
@@ -166,8 +151,7 @@ class Context(Generic[Q]):
             ConfigurationError: `seconds` is not from 0 to 315 360 000 (10 years).
         """
         number("seconds", seconds, "seconds", 0, MAX_SECONDS)
-        with _WAITING:
-            news = self._news = self._news or threading.Event()
+        news = self._news = self._news or threading.Event()
         return self.lost or news.wait(min(seconds, threading.TIMEOUT_MAX))
 
     @property
@@ -177,10 +161,8 @@ class Context(Generic[Q]):
 
     def _lose(self, reason: str) -> None:
         self.reason, self.lost = reason, True
-        with _WAITING:
-            news = self._news
-        if news:
-            news.set()
+        if self._news:  # `wait` looks at `lost` after it has set this
+            self._news.set()
 
 
 class Finder(Protocol):
@@ -207,14 +189,9 @@ class Handler(NamedTuple):
 
 
 def finder(handlers: Handlers, *, blocking: bool = False) -> Callable[[Task[Any]], Handler]:
-    """Make a function that finds the handler of a task.
+    """Make a function that finds the handler of a task; `blocking`: refuse coroutine functions.
 
-    Args:
-        handlers: As for a worker.
-        blocking: Refuse coroutine functions, as far as they are known now.
-
-    Raises:
-        ConfigurationError: `handlers` is none of the three kinds.
+    Raise ConfigurationError if `handlers` is none of the three kinds.
     """
     if blocking:
         for function in functions_of(handlers):
@@ -330,10 +307,9 @@ def generates(function: Any) -> bool:
 
 
 def check_result(handler: Handler, result: Any) -> None:
-    """Refuse a result that shows that the handler has not done its work.
+    """Refuse a result that shows that the handler has not done its work: ConfigurationError.
 
-    Raises:
-        ConfigurationError: The result is a generator; or a coroutine, and this worker awaits none.
+    Such a result is a generator; or a coroutine, if this worker awaits none.
     """
     if isinstance(result, CoroutineType):
         result.close()
@@ -344,28 +320,14 @@ def check_result(handler: Handler, result: Any) -> None:
 
 
 def kept_for(keep_result: bool | float | None) -> float:
-    """Return the seconds that the results of handlers are kept; 0 for no results.
-
-    Raises:
-        ConfigurationError: The number is out of its bounds.
-    """
+    """Return the seconds that the results of handlers are kept; 0 for no results."""
     if keep_result is None or isinstance(keep_result, bool):
         return DEFAULT_KEEP if keep_result else 0.0
     return keep_seconds(keep_result, "keep_result")
 
 
-def keep_of(handler: Handler) -> float | None:
-    """Return the seconds that the task of a handler names for its results; None for none."""
-    keep: float | None = getattr(getattr(handler.call, "__self__", None), "kept", None)
-    return keep
-
-
 def kept_line(result: Any, keep: float, task: Task[Any]) -> str:
-    """Write the result of a handler as ack sends it.
-
-    Raises:
-        Reject: It cannot be kept: to run the handler again would not help.
-    """
+    """Write the result of a handler as ack sends it; Reject it if it cannot be kept."""
     try:
         return result_line(result, keep, task)
     except PayloadError as error:
