@@ -1,30 +1,22 @@
 """The plan of a worker's fetcher: which queue it asks, and what follows from the answer. No I/O.
 
-`Fetcher` and `AsyncFetcher` send what it says, and wait as long as it says:
+The fetcher sends what it says, and waits as long as it says:
 
-    round_ = PopRound(plan, room=3, watches=[])
-    for pop in round_:
-        round_.receive(the answer to pop)
-    round_.taken, round_.watches
+    plan.pop(0, room=3, watches=[], beyond=0)
+    plan.receive(0, the answer)
 """
 
 import logging
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import RedisError
 
 from dpq.link.cluster import forbidden
-from dpq.link.watches import (
-    Marker,
-    Watch,
-    owned_of_queues,
-    time_left,
-    watches_after,
-)
+from dpq.link.watches import Watch, time_left
 from dpq.model.backoff import longer_pause
 from dpq.model.log_fields import fields
 from dpq.model.validation import MAX_BATCH, error_line
@@ -68,7 +60,6 @@ class FetchPlan:
     # Seconds before the moment of a task at which the server is asked for it. They last a bit
     # longer than the round trip, so that a limit that binds is reached.
     ahead: float = field(default=0.0, init=False)
-    quiet: frozenset[int] = field(default=frozenset(), init=False)  # `turn` sets it
 
     # Pops in a row that an end of a handler caused, and that gave no task.
     _in_vain: int = field(default=0, init=False)
@@ -89,33 +80,24 @@ class FetchPlan:
     # Which queue
 
     @property
-    def is_turning(self) -> bool:
-        """True if a queue has told the worker to be quiet, or to go on, since the last `turn`."""
-        return self.quiet is not self.state.quiet and self.quiet != self.state.quiet
-
-    def turn(self) -> bool:
-        """Ask other queues from now on; return True if there is one to ask."""
-        self.quiet = self.state.quiet
-        return not self.all_quiet
-
-    @property
-    def all_quiet(self) -> bool:
-        """True if no queue is to be asked."""
-        return not self.heard
-
-    @property
     def heard(self) -> list[int]:
-        """The indexes of the queues that are asked."""
-        return [index for index in range(len(self.queues)) if index not in self.quiet]
+        """The indexes of the queues that are asked: those that have not told it to be quiet."""
+        return [index for index in range(len(self.queues)) if index not in self.state.quiet]
 
     def asked(self) -> Sequence[int]:
         """Return the indexes of the queues to ask, in their order."""
-        every = self.order.queue_indexes()
-        return [index for index in every if index not in self.quiet] if self.quiet else every
+        every, quiet = self.order.queue_indexes(), self.state.quiet
+        return [index for index in every if index not in quiet] if quiet else every
 
-    def pop(self, queue_index: int, room: int, waiter: str, beyond: int) -> Steps[Batch[Any]]:
-        """Make a pop for so many tasks, but no more than one call may take; see `PopRound`."""
+    def pop(
+        self, queue_index: int, room: int, watches: Sequence[Watch], beyond: int
+    ) -> Steps[Batch[Any]]:
+        """Make a pop for so many tasks, but no more than one call may take.
+
+        It may take `beyond` more, if they begin a bit later.
+        """
         most, ahead_ms = min(room, MAX_BATCH), math.ceil(self.ahead * 1000)
+        waiter = watches[0].mine if watches else NEW_WAITER
         pop = self.operations[queue_index].pop
         if not ahead_ms:
             return pop(most, self.visibility, waiter)
@@ -204,71 +186,6 @@ class FetchPlan:
             ),
         )
         return self._pause
-
-    def counts(self) -> list[Steps[Any]]:
-        """Make the operations that count the tasks of all queues, for `none_live`."""
-        return [operations.stats() for operations in self.operations]
-
-
-class PopRound:
-    """One round of pops: queue after queue, until there is no room left.
-
-    It is iterated once; each answer is given to `receive` before the next pop. It takes `beyond`
-    more tasks than there is `room`, if they begin a bit later.
-
-    Attributes:
-        queue_index: The index of the queue that is asked.
-        taken: The tasks.
-        failed: A validator has refused a task: there may be more behind it.
-        complete: Every queue has answered.
-    """
-
-    def __init__(
-        self, plan: FetchPlan, room: int, watches: Sequence[Watch], beyond: int = 0
-    ) -> None:
-        self.queue_index = 0
-        self.taken: list[Taken] = []
-        self.failed = False
-        self.complete = False
-        self._plan = plan
-        self._room = room
-        self._beyond = beyond
-        self._watches = {index: [each] for index, each in zip(plan.heard, watches, strict=False)}
-
-    def __iter__(self) -> Iterator[Steps[Batch[Any]]]:
-        """Make pop after pop; stop when there is no room, or when all queues have answered."""
-        for queue_index in self._plan.asked():
-            self.queue_index = queue_index
-            watches = self._watches.get(queue_index)
-            waiter = watches[0].mine if watches else NEW_WAITER
-            yield self._plan.pop(queue_index, self._room - len(self.taken), waiter, self._beyond)
-            if len(self.taken) >= self._room:
-                return
-        self.complete = True
-
-    def receive(self, batch: Any) -> list[Taken]:
-        """Take in the answer to the pop; return its tasks. Raise the answer if it is an error."""
-        taken = self._plan.receive(self.queue_index, batch)
-        self.taken += taken
-        self.failed = self.failed or bool(batch.failed)
-        before = self._watches.get(self.queue_index, [])
-        self._watches[self.queue_index] = watches_after(batch, before, self._plan.ahead)
-        return taken
-
-    @property
-    def may_wait(self) -> bool:
-        """True if there is room left, and each queue has said when to ask it again."""
-        return self.complete and len(self.watches) == len(self._plan.heard)
-
-    @property
-    def owed(self) -> list[Marker]:
-        """The wake-ups to pass on if this worker has work now, and does not wait."""
-        return owned_of_queues([self._watches.get(index, []) for index in self._plan.heard])
-
-    @property
-    def watches(self) -> list[Watch]:
-        """The watches of all queues, if this worker is to wait."""
-        return [each for index in self._plan.heard for each in self._watches.get(index, [])]
 
 
 def none_live(stats: Sequence[Any]) -> bool:

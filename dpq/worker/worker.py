@@ -161,10 +161,9 @@ class Worker(WorkerBase[DPQ[Any]]):
         If it is `alone`, it logs its own fault.
         """
         from dpq.worker.change import Change
-        from dpq.worker.fetcher import Fetcher
+        from dpq.worker.fetcher import Fetcher, WakeUps
         from dpq.worker.runner import Runner
         from dpq.worker.telling import Telling
-        from dpq.worker.wakeups import WakeUps
 
         for queue in self.queues:
             session_of(queue).require_open()

@@ -121,10 +121,9 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
     async def _begin(self, until_empty: bool) -> None:
         """Open the queues, and make the parts of a run."""
         from dpq.worker.change_async import AsyncChange
-        from dpq.worker.fetcher_async import AsyncFetcher
+        from dpq.worker.fetcher_async import AsyncFetcher, AsyncWakeUps
         from dpq.worker.runner_async import AsyncRunner
         from dpq.worker.telling_async import AsyncTelling
-        from dpq.worker.wakeups_async import AsyncWakeUps
 
         self._change = AsyncChange()
         self._grace_left = self.grace
