@@ -54,24 +54,16 @@ class Taken(NamedTuple):
 
 
 class Done(NamedTuple):
-    """A delivery whose work has ended: the index of its queue, its task, its error or None.
-
-    Attributes:
-        alone: Its end is sent in an operation of its own.
-        budgets: The budgets that its host named; they are sent once, before its end.
-        cost: What it has spent, or None.
-        kept: The line of its result, or "".
-        delay: Seconds until the next attempt if this one has failed; None takes the task's backoff.
-    """
+    """A delivery whose work has ended."""
 
     queue_index: int
     task: Task[Any]
     error: BaseException | None
-    alone: bool = False
-    budgets: Sequence[Budget] = ()
-    cost: Cost | None = None
-    kept: str = ""
-    delay: float | timedelta | None = None
+    alone: bool = False  # its end is sent in an operation of its own
+    budgets: Sequence[Budget] = ()  # those that its host named; they are sent once, before its end
+    cost: Cost | None = None  # what it has spent
+    kept: str = ""  # the line of its result
+    delay: float | timedelta | None = None  # seconds until the next attempt; None: its own backoff
 
     @property
     def hits_limit(self) -> bool:
@@ -93,15 +85,11 @@ class Done(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """One operation, and the deliveries that it ends.
-
-    Attributes:
-        error: The error that decides how it ends its only delivery; None if it acks or gives back.
-    """
+    """One operation, and the deliveries that it ends."""
 
     operation: Steps[Any]
     done: list[Done]
-    error: BaseException | None = None
+    error: BaseException | None = None  # it decides how the only delivery ends; None: ack, or back
 
 
 class Deliveries:

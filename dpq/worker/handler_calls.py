@@ -56,30 +56,25 @@ class Tracing(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """One call of a handler, from its begin until its end was handed over.
-
-    Attributes:
-        limit: Seconds that it may run, or None.
-        tracing: An object that follows it, or None.
-        kept: The line of its result, or "".
-        ended: The handler has ended, and its thread or asyncio task is about to hand that over.
-        overdue: The error, if a thread ran too long and its attempt has failed.
-    """
+    """One call of a handler, until its end was handed over."""
 
     queue_index: int
     lease: Lease
     context: Context[Any]
-    limit: float | None
+    limit: float | None  # seconds that it may run
     tracing: Tracing | None = None
     began: float = field(default_factory=time.monotonic)
-    kept: str = ""
-    ended: bool = False
-    overdue: BaseException | None = None
+    kept: str = ""  # the line of its result
+    ended: bool = False  # its thread or asyncio task is about to hand the end over
+    overdue: BaseException | None = None  # it ran too long in a thread: the attempt has failed
 
     @property
     def task(self) -> Task[Any]:
-        """The task."""
         return self.lease.task
+
+    def arguments(self, handler: Handler) -> tuple[Any, ...]:
+        """Return the arguments of its handler."""
+        return (self.task, self.context) if handler.takes_context else (self.task,)
 
     @property
     def holding(self) -> Holding:
@@ -93,28 +88,20 @@ class Call:
 
 @dataclass(kw_only=True, eq=False)
 class HandlerCalls(Generic[Q]):
-    """The handlers, the hooks and the counts of a worker, for all its runs.
+    """The handlers, the hooks and the counts of a worker, for all its runs."""
 
-    Attributes:
-        find: Finds the handler of a task, by the task's name if `named`.
-        keep: Seconds that results are kept; 0 for no results.
-        handled: The number of handlers that have ended, by their end.
-        progress: What handlers have told of their progress, until it is sent.
-        traced: Begins to follow the handler of a task of a queue; None if nothing does. `dpq.otel`
-            sets it, for all workers.
-    """
-
+    # Begins to follow the handler of a task of a queue. `dpq.otel` sets it, for all workers.
     traced: ClassVar[staticmethod[[Any, Task[Any]], Tracing | None] | None] = None
 
     name: str
     queues: Sequence[Q]
     find: Callable[[Task[Any]], Handler]
-    named: bool = False
+    named: bool = False  # tasks have names
     time_limit: float | None = None
     before: Callable[[Context[Q]], Any] | None = None
     after: Callable[[Context[Q], BaseException | None], Any] | None = None
     on_error: Callable[[Context[Q], BaseException], Any] | None = None
-    keep: float = 0.0
+    keep: float = 0.0  # seconds that results are kept
     backoff: WorkerBackoff | None = None
     from_errors: bool = True
     handled: Counter[str] = field(default_factory=Counter, init=False)
@@ -140,10 +127,6 @@ class HandlerCalls(Generic[Q]):
         call.began = time.monotonic()
         if self.traced:
             call.tracing = self.traced(self.queues[call.queue_index], call.task)
-
-    def arguments(self, handler: Handler, call: Call) -> tuple[Any, ...]:
-        """Return the arguments of a handler."""
-        return (call.task, call.context) if handler.takes_context else (call.task,)
 
     def take_result(self, call: Call, handler: Handler, result: Any) -> None:
         """Keep the line of a handler's result, if it is to be kept; read an answer of HTTP.

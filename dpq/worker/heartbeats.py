@@ -36,15 +36,11 @@ SEND_SECONDS = 1.0
 
 
 class Holding(NamedTuple):
-    """A task that a worker holds: the index of its queue, and since when its handler runs.
-
-    Attributes:
-        began: The start of its handler, monotonic seconds; None before it, and after its end.
-    """
+    """A task that a worker holds."""
 
     queue_index: int
     task: Task[Any]
-    began: float | None = None
+    began: float | None = None  # when its handler began, monotonic seconds; None: it does not run
 
 
 class Heartbeats:
@@ -68,9 +64,7 @@ class Heartbeats:
     def beat(self, holdings: Iterable[Holding], quiet: Collection[int] = ()) -> list[Steps[Any]]:
         """Make a heartbeat for each queue, with the tasks that the worker holds of it.
 
-        Args:
-            holdings: The tasks that the worker holds.
-            quiet: The indexes of the queues of which it takes no new tasks.
+        It takes no new tasks of those that are `quiet`.
         """
         by_queue: list[list[Holding]] = [[] for _ in self._operations]
         for each in holdings:

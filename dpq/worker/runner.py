@@ -131,7 +131,7 @@ class Runner:
                 self.start_watch()
             calls.call_hook(calls.before, call.context)
             handler = calls.find(call.task)
-            calls.take_result(call, handler, handler.call(*calls.arguments(handler, call)))
+            calls.take_result(call, handler, handler.call(*call.arguments(handler)))
         except BaseException as raised:  # the error decides how the task goes on
             return calls.signal_of(raised)
         return None

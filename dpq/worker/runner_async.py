@@ -96,7 +96,7 @@ class AsyncRunner:
             handler = calls.find(call.task)
             limit = asyncio.timeout(call.limit) if call.limit else None
             async with limit or _UNLIMITED:
-                arguments = calls.arguments(handler, call)
+                arguments = call.arguments(handler)
                 if is_async(handler):
                     result = handler.call(*arguments)
                 else:
@@ -114,17 +114,14 @@ class AsyncRunner:
     async def _in_a_thread(self, call: Callable[[], Any]) -> Any:
         """Call a plain function, which may block, in a thread with the context of this task."""
 
-        def called() -> tuple[Any, BaseException | None]:
+        def called() -> Any:
             try:
-                return call(), None
-            except BaseException as error:  # a future takes no StopIteration
-                return None, error
+                return call()
+            except StopIteration as error:  # a future takes none: its caller would wait for ever
+                raise RuntimeError("the handler raised StopIteration") from error
 
-        in_context = partial(copy_context().run, called)
-        result, error = await asyncio.get_running_loop().run_in_executor(self._threads, in_context)
-        if error is not None:
-            raise error
-        return result
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, copy_context().run, called)
 
     async def _finish(self, call: Call, error: BaseException | None) -> None:
         """Count and log the end of a handler; hand it over, and wait for its confirmation."""
@@ -168,28 +165,25 @@ class AsyncRunner:
         left = self._fetcher.give_back(
             Taken(call.queue_index, call.lease) for call in unfinished.values()
         )
-        await cancel_all(unfinished)
+        await _cancel_all(unfinished)
         await self._fetcher.send_ends()
         return left
-
-    @property
-    def _confirming(self) -> "list[asyncio.Task[Any]]":
-        return [handling for handling, call in self._running.items() if call.ended]
 
     async def wait_for_confirmations(self) -> None:
         """Wait until ended handlers have the confirmation of their acks. If a call was
         interrupted and the server did not know its script, the task is not acked yet."""
-        if confirming := self._confirming:
+        confirming = [handling for handling, call in self._running.items() if call.ended]
+        if confirming:
             await asyncio.wait(confirming, timeout=CONFIRM_SECONDS + LEAVE_SECONDS)
             # Sends the acks that failed; those interrupted now are left out.
             await self._fetcher.send_ends()
-        if confirming := self._confirming:
+        if confirming := [handling for handling in confirming if not handling.done()]:
             log.warning(
                 "%s: ends before the server has confirmed the end of %d deliveries",
                 *(self._calls.name, len(confirming)),
                 extra=fields("not_confirmed", worker=self._calls.name, count=len(confirming)),
             )
-            await cancel_all(confirming)
+            await _cancel_all(confirming)
 
 
 def _cancel_lost(call: Call, handling: "asyncio.Task[Any]") -> None:
@@ -199,7 +193,7 @@ def _cancel_lost(call: Call, handling: "asyncio.Task[Any]") -> None:
     handling.cancel(f"task {task} was cancelled" if cancelled else f"lease of {task} lost")
 
 
-async def cancel_all(handling: Collection["asyncio.Task[Any]"]) -> None:
+async def _cancel_all(handling: Collection["asyncio.Task[Any]"]) -> None:
     """Cancel handlers; if one does not end, wait no longer than `LEAVE_SECONDS`."""
     for each in handling:
         each.cancel()
