@@ -122,8 +122,8 @@ class AsyncFetcher:
 
     @property
     def is_low(self) -> bool:
-        """True if half of the prefetched tasks are gone."""
-        return 0 < self._prefetch >= 2 * len(self._taken)
+        """True if half of the prefetched tasks are gone, and there may be more."""
+        return 0 < self._prefetch >= 2 * len(self._taken) and not self._wakeups.watches
 
     def take(self) -> Taken | None:
         """Return the next task that no handler has begun, and that may begin; or None."""
@@ -139,7 +139,8 @@ class AsyncFetcher:
         room = free + self._prefetch - len(self._taken)
         beyond = plan.beyond if self._taken or room > 0 else 0
         idle = not plan.heard and not self._look
-        if idle or room + beyond <= 0 or (self._prefetch and not self.is_low):
+        plenty = 2 * len(self._taken) > self._prefetch > 0
+        if idle or plenty or room + beyond <= 0:
             await self._wait_for_room(free)
         elif self._look:
             self._look = False

@@ -20,7 +20,6 @@ from typing import (
     Union,
     get_args,
     get_origin,
-    get_type_hints,
 )
 
 from typing_extensions import TypeVar
@@ -229,26 +228,11 @@ def _handler(function: Any) -> Handler:
     for count in (1, 2):
         with suppress(TypeError):
             signature.bind(*range(count))
-            _check_order(function, signature)
             return Handler(function, takes_context=count == 2)
     raise ConfigurationError(
         f"handler {function!r} has the arguments {signature}: it gets a task, or a task and a "
         "context; for arguments by name see Tasks"
     )
-
-
-def _check_order(function: Any, signature: inspect.Signature) -> None:
-    """Refuse a function whose annotations say that it takes its context first."""
-    try:
-        hints = get_type_hints(function)
-    except Exception:  # an annotation may not be readable yet, or is missing
-        hints = {}
-    first, *_ = [*signature.parameters, ""]
-    if given_by_worker(hints.get(first)) is Context:
-        raise ConfigurationError(
-            f"handler {function!r} has the arguments {signature}: it gets its task first, then the "
-            "context; write (task: Task, context: Context)"
-        )
 
 
 def given_by_worker(annotation: Any) -> type | None:

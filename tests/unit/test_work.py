@@ -17,9 +17,7 @@ from dpq import (
     AsyncWorker,
     Backoff,
     ConfigurationError,
-    Context,
     Reject,
-    Task,
     Tasks,
     Worker,
 )
@@ -48,12 +46,6 @@ class Handling:
     def both(self, task: Any, context: Any) -> None: ...
 
     def __call__(self, task: Any, context: Any) -> None: ...
-
-
-def context_alone(context: Context[Any]) -> None: ...
-
-
-def context_first(context: "Context[Any] | None", task: Task[Any]) -> None: ...
 
 
 @pytest.mark.parametrize(
@@ -89,8 +81,6 @@ def test_a_handler_takes_the_context_if_it_must(
         lambda task, context, more: None,
         lambda task, *, more: None,
         lambda **options: None,
-        context_alone,
-        context_first,
     ],
 )
 def test_what_cannot_handle_is_refused(function: Any) -> None:
