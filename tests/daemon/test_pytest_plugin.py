@@ -135,9 +135,6 @@ def test_a_lost_task_fails_the_users_test_and_names_it(pytester: pytest.Pytester
     result.stdout.no_fnmatch_line("*testing.py*")
 
 
-# The clock and the queues
-
-
 # Nothing lost, nothing doubled
 
 

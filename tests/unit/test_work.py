@@ -147,9 +147,6 @@ def test_the_order_of_queues() -> None:
         assert Counter(seen[start : start + 12]) == {0: 7, 1: 3, 2: 2}
 
 
-# Ends of deliveries
-
-
 # The constructor
 
 
@@ -200,6 +197,3 @@ def test_extensions_are_spread_before_a_third(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(lease_renewal, "chance", random.Random(1).random)
     dues = [lease_renewal.Lease(a_task(), 30, now=100).due for _ in range(100)]
     assert (109 <= min(dues) < 109.1, 109.9 < max(dues) <= 110) == (True, True)
-
-
-# Leases
