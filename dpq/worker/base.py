@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, get_args
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, get_args
 
 from dpq.model.errors import ConfigurationError
 from dpq.model.log_fields import fields
@@ -134,11 +136,11 @@ class WorkerBase(Generic[Q]):
         several = queues if isinstance(queues, Iterable) else ()
         named = [queues] if isinstance(queues, QueueBase) else list(several)
         weights = list(queues.values()) if isinstance(queues, Mapping) else [1] * len(named)
-        if not named or not all(isinstance(queue, self._kind()) for queue in named):
+        if not named or not all(isinstance(queue, self._kind) for queue in named):
             raise ConfigurationError(
-                f"queues is {queues!r}: it must be a {self._kind().__name__}, or some of them"
+                f"queues is {queues!r}: it must be a {self._kind.__name__}, or some of them"
             )
-        check_one_client(named, self._kind())
+        check_one_client(named, self._kind)
         if len(waits := {queue.settings.durability for queue in named}) > 1:
             raise ConfigurationError(
                 f"the queues differ in durability ({', '.join(sorted(waits))}): a worker ends "
@@ -192,19 +194,14 @@ class WorkerBase(Generic[Q]):
         self._on = False  # True while a run is active
         self._on_beat: Callable[[], None] | None = None  # called after each heartbeat that was sent
         self._stop_early = False  # `stop` was called before the run began
-        self._prepare()
+        # Reentrant: a signal handler of the same thread may take it again.
+        self._lock: Any = threading.RLock() if self._blocking else nullcontext()
 
     _blocking = False
+    _kind: ClassVar[type[QueueBase[Any]]]
     _fetcher: Any
     _runner: Any
     _telling: Any
-
-    def _prepare(self) -> None:
-        """Set up the rest of a worker, once its arguments are checked."""
-
-    @classmethod
-    def _kind(cls) -> type[QueueBase[Any]]:
-        raise NotImplementedError
 
     @property
     def stopping(self) -> bool:
@@ -225,8 +222,26 @@ class WorkerBase(Generic[Q]):
             return Health(live=True, ready=False, reasons=("it does not run",))
         return self._state.pulse.health(stopping=self._state.stopping)
 
+    def stop(self) -> None:
+        """Let `run` end, as after SIGTERM; the second call ends the grace.
+
+        Any thread and any signal handler may call it; that of an `AsyncWorker` its event loop. If
+        no run is active, the next one ends as soon as it has begun.
+        """
+        with self._lock:
+            if not self._on:
+                self._stop_early = True
+            elif self._state.stopping:
+                self._cut_short()
+            else:
+                self._end()
+
     def _end(self) -> None:
         """Let the run end: set its state, and wake whatever waits."""
+        raise NotImplementedError
+
+    def _cut_short(self) -> None:
+        """Let the run end without grace."""
         raise NotImplementedError
 
     # One run

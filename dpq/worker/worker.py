@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from queue import Empty, SimpleQueue
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from dpq.model.log_fields import fields
 from dpq.model.validation import error_line
@@ -29,9 +29,6 @@ from dpq.worker.run_state import (
 )
 from dpq.worker.stop_signals import stop_signals
 
-if TYPE_CHECKING:
-    from dpq.queue.base import QueueBase
-
 __all__ = ["Worker"]
 
 log = logging.getLogger(__name__)
@@ -43,17 +40,9 @@ class Worker(WorkerBase[DPQ[Any]]):
     `run` works until `stop`, SIGTERM or SIGINT; `drain` works until the queues are empty.
     """
 
-    _blocking = True
-
-    def _prepare(self) -> None:
-        # Reentrant: a signal handler of the same thread may take it again.
-        self._lock = threading.RLock()
-        self._thread: threading.Thread  # of the run
-        self._fault: BaseException | None = None  # `run` raises it
-
-    @classmethod
-    def _kind(cls) -> type[QueueBase[Any]]:
-        return DPQ
+    _blocking, _kind = True, DPQ
+    _thread: threading.Thread  # of the run
+    _fault: BaseException | None  # `run` raises it
 
     def run(self, *, until_empty: bool = False, signals: bool | None = None) -> int:
         """Run handlers until `stop`.
@@ -125,9 +114,7 @@ class Worker(WorkerBase[DPQ[Any]]):
                 self._thread.join(STOP_CHECK_SECONDS)
             except BaseException as error:
                 self._fault = error
-                with self._lock:
-                    self._end()
-                self._cut_short.set()
+                self._cut_short()
         if self._fault:
             raise self._fault
 
@@ -135,25 +122,16 @@ class Worker(WorkerBase[DPQ[Any]]):
         """Run until no live task is left in any of the queues: `run(until_empty=True)`."""
         return self.run(until_empty=True)
 
-    def stop(self) -> None:
-        """Let `run` end, as after SIGTERM; any thread and any signal handler may call this.
-
-        If no run is active, the next one ends as soon as it has begun.
-        """
-        with self._lock:
-            if not self._on:
-                self._stop_early = True
-            elif self._state.stopping:
-                self._cut_short.set()
-            else:
-                self._end()
-
     def _end(self) -> None:
         """Let all parts of the run see that it is to end."""
         with self._lock:
             self._state.stopping = True
             self._stops.put("")
             self._runner.stop()
+
+    def _cut_short(self) -> None:
+        self._end()
+        self._no_grace.set()
 
     def _begin(self, until_empty: bool, alone: bool = False) -> None:
         """Open the queues, make the parts of a run, and start its thread, where no signal comes.
@@ -171,7 +149,7 @@ class Worker(WorkerBase[DPQ[Any]]):
         # Names of signals, or "". An Event does not fit: a signal handler that sets it needs its
         # lock, and the interrupted thread may hold this lock.
         self._stops: SimpleQueue[str] = SimpleQueue()
-        self._cut_short = threading.Event()
+        self._no_grace = threading.Event()
         self._fault = None
         state = RunState(until_empty=until_empty, end=self._end)
         self._make_parts(state, Change(self._lock), Fetcher, WakeUps, Telling)
@@ -262,7 +240,7 @@ class Worker(WorkerBase[DPQ[Any]]):
             fetcher.give_back_unbegun()
         give_up = time.monotonic() + self.grace
         for thread in threads:
-            while thread.is_alive() and time.monotonic() < give_up and not self._cut_short.is_set():
+            while thread.is_alive() and time.monotonic() < give_up and not self._no_grace.is_set():
                 self._state.pulse.move(MAIN_LOOP)
                 thread.join(STOP_CHECK_SECONDS / 5)
                 runner.end_overdue()

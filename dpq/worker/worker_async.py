@@ -11,7 +11,7 @@ import logging
 import signal
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self
 
 from dpq.model.log_fields import fields
 from dpq.queue.inside import session_of
@@ -21,7 +21,7 @@ from dpq.worker.run_state import LEAVE_SECONDS, RunState
 from dpq.worker.stop_signals import stop_signals
 
 if TYPE_CHECKING:
-    from dpq.queue.base import QueueBase
+    pass
 
 __all__ = ["AsyncWorker"]
 
@@ -35,9 +35,7 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
     plain function may be a handler, too: it runs in a thread, which cannot be cancelled.
     """
 
-    @classmethod
-    def _kind(cls) -> type[QueueBase[Any]]:
-        return AsyncDPQ
+    _kind = AsyncDPQ
 
     async def run(self, *, until_empty: bool = False, signals: bool | None = None) -> int:
         """Async `Worker.run`. If it is cancelled, it stops without grace."""
@@ -50,32 +48,20 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Self]:
         """Async `Worker.running`; an `async with`."""
-        body, over, crashed = cast("asyncio.Task[Any]", asyncio.current_task()), False, False
-
-        def ended(run: asyncio.Task[int]) -> None:
-            nonlocal crashed
-            if not over and not run.cancelled() and run.exception():
-                crashed = True
-                body.cancel()
-
         try:
             await self._begin(until_empty=False)
-            run = asyncio.create_task(self._go_on(False))
-            run.add_done_callback(ended)
-            try:
-                yield self
-                over = True
-                if crashed:
-                    # A cancellation of a body that has just ended is raised here.
-                    await asyncio.sleep(0)
-            except asyncio.CancelledError:
-                if not crashed or body.uncancel():  # another caller has cancelled the body too
+            async with asyncio.TaskGroup() as group:  # cancels the body if the run fails
+                run = group.create_task(self._go_on(False))
+                try:
+                    yield self
+                except asyncio.CancelledError:
                     self._cut_short()
                     raise
-            finally:
-                over = True
-                self._end()
-                await run  # the await raises the error of the run
+                finally:
+                    self._end()
+                    await asyncio.wait([run])
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from None
         finally:
             self._on = False
 
@@ -98,15 +84,6 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
     async def drain(self) -> int:
         """Async `Worker.drain`."""
         return await self.run(until_empty=True)
-
-    def stop(self) -> None:
-        """Async `Worker.stop`; call it in the event loop."""
-        if not self._on:
-            self._stop_early = True
-        elif self._state.stopping:
-            self._cut_short()
-        else:
-            self._end()
 
     def _end(self) -> None:
         self._state.stopping = True
