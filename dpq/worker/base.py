@@ -174,9 +174,11 @@ class WorkerBase(Generic[Q]):
         self.time_limit = time_limit
         self.name = name or process_name()
         self.given_back = 0
+        self._deliveries = Deliveries(self.name, self.queues, visibility, named=by_name(handlers))
         self._calls: HandlerCalls[Q] = HandlerCalls(
             name=self.name,
             queues=self.queues,
+            deliveries=self._deliveries,
             find=finder(handlers, blocking=self._blocking),
             named=by_name(handlers),
             time_limit=time_limit,
@@ -189,7 +191,6 @@ class WorkerBase(Generic[Q]):
         )
         self.handled = self._calls.handled
         self._order = AskOrder(weights, "round_robin" if weighted else order)
-        self._deliveries = Deliveries(self.name, self.queues, visibility, named=by_name(handlers))
         self._state = RunState(until_empty=False, end=self._end)
         self._on = False  # True while a run is active
         self._on_beat: Callable[[], None] | None = None  # called after each heartbeat that was sent

@@ -21,7 +21,7 @@ from dpq.model.display import attempt_of
 from dpq.model.log_fields import fields
 from dpq.model.validation import delay_milliseconds
 from dpq.queue.end_log import about, in_words, log_failed, name_of
-from dpq.worker.deliveries import Done, Taken
+from dpq.worker.deliveries import Deliveries, Done, Taken
 from dpq.worker.handlers import (
     CANCELLED,
     LEASE_LOST,
@@ -95,6 +95,7 @@ class HandlerCalls(Generic[Q]):
 
     name: str
     queues: Sequence[Q]
+    deliveries: Deliveries
     find: Callable[[Task[Any]], Handler]
     named: bool = False  # tasks have names
     time_limit: float | None = None
@@ -148,14 +149,23 @@ class HandlerCalls(Generic[Q]):
             )
             self._log_once(logging.INFO, "result_dropped", call, text)
 
-    def done(self, call: Call, error: BaseException | None) -> Done:
-        """Describe the end of a delivery, once the hooks have ended."""
+    def finish(self, call: Call, error: BaseException | None) -> Done | None:
+        """Count and log a handler that has ended, with its hooks; describe the end of its delivery.
+
+        Return None if another caller ends it: the handler itself has, or the lease is lost.
+        """
         if call.tracing:
             call.tracing.end(error)
-        context = call.context
+        context, task = call.context, call.task
         budgets = tuple(context.budgets.values())
-        done = Done(call.queue_index, call.task, error, budgets=budgets, cost=context.told)
-        return done._replace(kept=call.kept, delay=self._delay_after(call, error))
+        done = Done(call.queue_index, task, error, budgets=budgets, cost=context.told)
+        done = done._replace(kept=call.kept, delay=self._delay_after(call, error))
+        call.ended = True
+        held = self.deliveries.claim(done)
+        how = "done" if error is None else type(error).__name__
+        self.handled[CANCELLED if call.lease.cancelled else how] += 1
+        self._log_end(call, error, held=held)
+        return done if held else None
 
     def overdue(self, call: Call, error: TimeoutError) -> Done:
         """Describe the end of a delivery whose handler still runs."""
@@ -207,11 +217,6 @@ class HandlerCalls(Generic[Q]):
             yield self.on_error, (context, error)
         yield self.after, (context, error)
 
-    def count(self, error: BaseException | None, lease: Lease) -> None:
-        """Count a handler that has ended."""
-        how = "done" if error is None else type(error).__name__
-        self.handled[CANCELLED if lease.cancelled else how] += 1
-
     def _about(self, call: Call) -> tuple[str, str | None]:
         """Return the names of the queue and, if tasks have names, of the task."""
         queue = self.queues[call.queue_index].queue_name
@@ -227,7 +232,7 @@ class HandlerCalls(Generic[Q]):
             error = sys.exception()
             log.log(level, "%s: task %s %s", queue, said, text, exc_info=error, extra=more)
 
-    def log_end(self, call: Call, error: BaseException | None, *, held: bool) -> None:
+    def _log_end(self, call: Call, error: BaseException | None, *, held: bool) -> None:
         """Log the end of a handler, with its time, and a failed attempt, with its traceback."""
         (queue, name), task = self._about(call), call.task
         if log.isEnabledFor(logging.DEBUG):

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from dpq.model.log_fields import fields
 from dpq.script.durability import CONFIRM_SECONDS
-from dpq.worker.deliveries import Deliveries, Taken
+from dpq.worker.deliveries import Taken
 from dpq.worker.fetcher_async import AsyncFetcher
 from dpq.worker.handler_calls import Call, HandlerCalls
 from dpq.worker.handlers import TIME_LIMIT, is_async
@@ -34,13 +34,11 @@ class AsyncRunner:
     def __init__(
         self,
         calls: HandlerCalls[Any],
-        deliveries: Deliveries,
         fetcher: AsyncFetcher,
         state: RunState,
         concurrency: int,
     ) -> None:
         self._calls = calls
-        self._deliveries = deliveries
         self._fetcher = fetcher
         self._state = state
         self._concurrency = concurrency
@@ -81,7 +79,11 @@ class AsyncRunner:
                 for hook, args in calls.hooks_at_end(call.context, error):
                     await self._call_hook(hook, *args)
             finally:
-                await self._finish(call, error)
+                done = calls.finish(call, error)
+                self._fetcher.took(time.monotonic() - call.began)
+                if done:
+                    self._fetcher.add(done)
+                    await self._fetcher.confirm()
         finally:  # a done callback would run after all others that are due
             self._running.pop(handling, None)  # the run may have ended before the handler
             self.fill()
@@ -122,19 +124,6 @@ class AsyncRunner:
 
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, copy_context().run, called)
-
-    async def _finish(self, call: Call, error: BaseException | None) -> None:
-        """Count and log the end of a handler; hand it over, and wait for its confirmation."""
-        calls = self._calls
-        done = calls.done(call, error)
-        calls.count(error, call.lease)
-        self._fetcher.took(time.monotonic() - call.began)
-        held = self._deliveries.claim(done)
-        calls.log_end(call, error, held=held)
-        if held:  # else the handler itself has ended the delivery, or the lease is lost
-            self._fetcher.add(done)
-            call.ended = True
-            await self._fetcher.confirm()
 
     async def _call_hook(self, hook: Callable[..., Any] | None, *args: Any) -> None:
         answer = self._calls.call_hook(hook, *args)

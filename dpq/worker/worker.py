@@ -153,9 +153,7 @@ class Worker(WorkerBase[DPQ[Any]]):
         self._fault = None
         state = RunState(until_empty=until_empty, end=self._end)
         self._make_parts(state, Change(self._lock), Fetcher, WakeUps, Telling)
-        self._runner = Runner(
-            *(self._calls, self._deliveries, self._fetcher, state, self._lock, self._guarded)
-        )
+        self._runner = Runner(*(self._calls, self._fetcher, state, self._lock, self._guarded))
         self._calls.progress.wake = self._telling.noted.set
         self._thread = threading.Thread(target=self._live, args=(alone,), name="dpq-run")
         self._thread.daemon = True

@@ -110,9 +110,7 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
             session_of(queue).require_open()
             await session_of(queue).ready()
         self._make_parts(state, self._change, AsyncFetcher, AsyncWakeUps, AsyncTelling)
-        self._runner = AsyncRunner(
-            *(self._calls, self._deliveries, self._fetcher, state, self.concurrency)
-        )
+        self._runner = AsyncRunner(*(self._calls, self._fetcher, state, self.concurrency))
         loop, noted = asyncio.get_running_loop(), self._telling.noted
         # A handler may tell its progress from a thread of its own.
         self._calls.progress.wake = lambda: loop.call_soon_threadsafe(noted.set)

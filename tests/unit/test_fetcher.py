@@ -93,10 +93,11 @@ class Scene:
         calls = HandlerCalls[Any](
             name="worker",
             queues=self.plan.queues,
+            deliveries=self.plan.deliveries,
             find=finder(lambda task: self.seen.append(task.id)),
         )
         runner = Runner(
-            *(calls, self.plan.deliveries, self.fetcher, self.state, self.lock),
+            *(calls, self.fetcher, self.state, self.lock),
             guarded=lambda work: work(),
         )
         threads = [threading.Thread(target=runner.work, daemon=True) for _ in range(count)]

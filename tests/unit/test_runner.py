@@ -30,7 +30,11 @@ class Stage:
         self.queue: Any = ScriptedQueue("q", [])
         self.deliveries = Deliveries("worker", [self.queue], None)
         self.calls = HandlerCalls[Any](
-            name="worker", queues=[self.queue], find=finder(handlers), **options
+            name="worker",
+            queues=[self.queue],
+            deliveries=self.deliveries,
+            find=finder(handlers),
+            **options,
         )
         self.state = RunState(until_empty=False, end=lambda: None)
         self.taken = self.deliveries.hold(0, [a_task(n, str(n)) for n in range(count)])
@@ -42,7 +46,7 @@ class Stage:
     def runner(self) -> tuple[Runner, ScriptedFetcher]:
         fetcher: Any = ScriptedFetcher(self.taken, self.deliveries, self.state)
         runner = Runner(
-            *(self.calls, self.deliveries, fetcher, self.state, threading.RLock()),
+            *(self.calls, fetcher, self.state, threading.RLock()),
             guarded=lambda work: work(),
         )
         return runner, fetcher
@@ -55,7 +59,7 @@ class Stage:
 
     async def run_async(self, concurrency: int = 2) -> list[Done]:
         fetcher: Any = AsyncScriptedFetcher(self.taken, self.deliveries, self.state)
-        runner = AsyncRunner(self.calls, self.deliveries, fetcher, self.state, concurrency)
+        runner = AsyncRunner(self.calls, fetcher, self.state, concurrency)
         ended = asyncio.Event()
         fetcher.change.note = ended.set
         runner.fill()
