@@ -39,7 +39,6 @@ BLOCKING = [
     "link/waiter",
     "worker/fetcher",
     "worker/telling",
-    "worker/wakeups",
 ]
 
 TWINS = {twin: f"{twin}_async" for twin in BLOCKING} | {"httpx2": "httpx"}
