@@ -31,8 +31,7 @@ from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq import DPQ
-from dpq.explain.drain import Drain
-from dpq.explain.verdict import VerdictState
+from dpq.explain.incidents import VerdictState, Warned
 from dpq.limits.states import LimitState
 from dpq.model.errors import DPQError
 from dpq.model.history import OTHER_NAMES, Times
@@ -89,7 +88,7 @@ _ABOUT = dict(
 TOTALS = {
     f"dpq_{OTHER_NAMES.get(name, name)}": (name, " ".join(_ABOUT.get(name, "").split()))
     for name, field in QueueStats.model_fields.items()
-    if field.default == 0 and name not in HELD and not name.startswith(PARTED)
+    if field.default == 0 and name not in (*STATES, *HELD) and not name.startswith(PARTED)
 }
 """Counters of queues: their name without `_total`, the field of the statistics, and their help.
 Each total of the statistics is one, unless its parts have labels."""
@@ -128,6 +127,7 @@ GAUGES = {
     "dpq_tasks": (("queue", "state"), "Tasks in each state."),
     **{f"dpq_{name}": (("queue",), " ".join(_ABOUT.get(name, "").split())) for name in HELD},
     "dpq_oldest_due_seconds": (("queue",), "Seconds since the oldest ready task became due."),
+    "dpq_warning": (("queue", "kind"), "1 for each warning beside the state of the queue."),
     "dpq_drain_seconds": (("queue",), "Seconds until all that is due has begun; +Inf: never."),
     "dpq_verdict": (("queue", "state"), "1 for the state of the verdict on the queue, else 0."),
     "dpq_needs_person": (("queue",), "1 if the queue does not go on by itself."),
@@ -180,7 +180,6 @@ class Reading(NamedTuple):
     """
 
     snapshot: Snapshot
-    drain: Drain
     states: Sequence[LimitState]
     now_ms: float
     allowed: Mapping[tuple[str, ...], float]
@@ -207,7 +206,6 @@ class Meter:
         """
         session = session_of(self.watch.queue)
         snapshot = self._snapshot()
-        drain = self.watch.drain(snapshot.pace)
         groups = self._chosen()
         found = session.run(self.watch.browser.states, groups)
         self._groups = [state.group for state in found.states[2:] if state.group and _own(state)]
@@ -216,7 +214,7 @@ class Meter:
         # No counter may fall, and the totals were read a moment before.
         self._unlabelled = max(self._unlabelled, snapshot.stats.rate_limited - labelled)
         allowed = self._allow(states, found.now_ms)
-        return Reading(snapshot, drain, states, found.now_ms, allowed, self._unlabelled)
+        return Reading(snapshot, states, found.now_ms, allowed, self._unlabelled)
 
     def _chosen(self) -> list[str]:
         """Choose the groups with labels: those of the last scrape stay, so that series go on."""
@@ -425,7 +423,7 @@ def _histograms(found: Sequence[tuple[str, Any]]) -> Iterator[Metric]:
 
 def fill(table: _Table, queue: str, reading: Reading) -> None:
     """Add the samples of a queue to the table."""
-    snapshot, drain, states = reading.snapshot, reading.drain, reading.states
+    snapshot, states = reading.snapshot, reading.states
     stats = snapshot.stats
     for name in STATES:
         table.set("dpq_tasks", getattr(stats, name), queue, name)
@@ -434,11 +432,13 @@ def fill(table: _Table, queue: str, reading: Reading) -> None:
     for name, (attribute, _) in TOTALS.items():
         table.set(name, getattr(stats, attribute), queue)
     table.set("dpq_oldest_due_seconds", stats.oldest_ready_seconds or 0, queue)
-    if drain.seconds is not None:
-        table.set("dpq_drain_seconds", drain.seconds, queue)
-    elif drain.state in ("stalled", "will not drain"):
-        table.set("dpq_drain_seconds", math.inf, queue)
     verdict = snapshot.verdict
+    if drain := verdict.drain:
+        seconds = math.inf if drain.state in ("stalled", "will not drain") else drain.seconds
+        if seconds is not None:
+            table.set("dpq_drain_seconds", seconds, queue)
+    for kind in Warned:
+        table.set("dpq_warning", kind in verdict.warnings, queue, kind.value)
     _fill_verdict(table, queue, verdict.state, needs_person=verdict.needs_person)
     table.set("dpq_paused", bool(snapshot.survey.paused_until), queue)
     _fill_workers(table, queue, snapshot)

@@ -25,7 +25,7 @@ from dpq.model.masking import server_name as server_name_of
 from dpq.model.reports import Health
 from dpq.scheduler import Scheduler, run_daemon
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 NOT_BEGUN = Health(live=True, ready=False, reasons=("it has not begun",))
 
@@ -62,7 +62,7 @@ def health_source(number: int | None, host: str) -> HealthSource:
     source = HealthSource()
     if number is not None:
         url = Port(host, number, source, "health").start().url
-        log.info("health: %s/live and /ready", url, extra=fields("health_begins"))
+        logger.info("health: %s/live and /ready", url, extra=fields("health_begins"))
     return source
 
 

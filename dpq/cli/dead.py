@@ -10,7 +10,7 @@ from dpq.cli._options import TAKES_IDS, Json, OfGroup, OfReason, TaskIds, flag, 
 from dpq.cli._terminal import talk
 from dpq.cli.look import show_tasks
 from dpq.queue.inside import operations_of, session_of
-from dpq.verbs.dead import chosen_by
+from dpq.verbs.stored import chosen_by
 
 app = typer.Typer(no_args_is_help=True, help="List or replay dead letters.")
 

@@ -37,7 +37,7 @@ from dpq.model.validation import error_line, one_line
 from dpq.queue.inside import operations_of, session_of
 from dpq.registry.all_queues import ask_queues, inspect_server, missing_queue
 from dpq.script.command import Steps
-from dpq.types import Problem, Verdict, WorkerInfo
+from dpq.types import Problem, Verdict, VerdictState, WorkerInfo
 from dpq.verbs.base import PAGE
 
 T = TypeVar("T")
@@ -209,14 +209,16 @@ def _checks(url: str, names: Sequence[str], limits: Limits) -> list[Check]:
     with closing(open_url(url)) as opened:
         began = time.monotonic()
         raw = [name.encode("utf-8", "surrogateescape") for name in dict.fromkeys(names)]
-        answers = list(ask_queues(opened.client, raw, _look))
+        answers = list(ask_queues(opened.client, raw, Operations.judged))
     ms = (time.monotonic() - began) * 1000
     checks = [Check("server", None, ok=True, detail=f"answers in {ms:.1f} ms")]
     for name, answer in answers:
         if isinstance(answer, Exception):
             checks.append(Check("queue", name, ok=False, detail=one_line(answer)))
             continue
-        stats, workers = answer
+        (stats, _, workers), verdict = answer
+        if verdict.state is VerdictState.SERVER_REFUSES:
+            checks.append(Check("server", name, ok=False, detail=verdict.because))
         age, most = stats.oldest_ready_seconds, limits.oldest
         if most is not None:
             said = "no task is ready" if age is None else f"the oldest is due for {age:.1f} s"
@@ -224,12 +226,6 @@ def _checks(url: str, names: Sequence[str], limits: Limits) -> list[Check]:
         if limits.worker is not None:
             checks.append(_worker(name, workers, limits.host, limits.worker))
     return checks
-
-
-def _look(queue: Operations[Any]) -> Any:
-    stats = yield from queue.stats()
-    workers = yield from queue.workers()
-    return stats, workers
 
 
 def _worker(name: str, workers: Sequence[WorkerInfo], host: str, seconds: float) -> Check:

@@ -14,7 +14,7 @@ from dpq.cli._render import limit_table, scope_name
 from dpq.cli._terminal import Failed, emit, tables, talk
 from dpq.limits import words
 from dpq.limits.limits import EVERY_GROUP
-from dpq.limits.rules import LimitRules
+from dpq.limits.rules import LimitRules, limit_words
 from dpq.link.cluster import forbidden
 from dpq.model.display import shown
 from dpq.model.errors import ConfigurationError
@@ -190,7 +190,7 @@ def _change(q: DPQ[Any], scope: str | None, rules: LimitRules | None, yes: bool)
     if rules is None:
         talk(f"cleared {what}")
     else:
-        said = words.limit_words(rules) + ["begun anew"] * rules.reset
+        said = limit_words(rules) + ["begun anew"] * rules.reset
         talk(f"limited {scope_name(scope)} of {q.queue_name!r}: {', '.join(said)}")
 
 

@@ -274,6 +274,8 @@ def queues(
             if watch is not None and not json:
                 tables().clear()
             report("queues", QUEUES, found, json=json, none=none)
+            for each in [] if json else [each for each in found if "verdict" in each]:
+                say(each["queue"], each["verdict"]["sentence"])
             if watch is None:
                 break
             sys.stdout.flush()

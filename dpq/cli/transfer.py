@@ -40,22 +40,17 @@ class _Counted:
 
 
 @on_queue
-def export(
-    q: DPQ[Any],
-    pause: Annotated[
-        bool,
-        flag("Pause the queue meanwhile, and fail if it has changed: an exact copy.", "--pause"),
-    ] = False,
-) -> None:
+def export(q: DPQ[Any]) -> None:
     """Write a queue to stdout, as lines of JSON: settings, limits and all tasks.
 
-    Send stdout to a file; `dpq admin import` reads it. Without --pause it is no snapshot:
-    a task that moves meanwhile is written as it is at some moment, a new one perhaps not.
+    Send stdout to a file; `dpq admin import` reads it. Unless the queue is paused it is no
+    snapshot: a task that moves meanwhile is written as it is at some moment, a new one perhaps not.
     """
-    line, queue = "{}", q.queue_name
+    first, line, queue = "", "{}", q.queue_name
     damaged: list[str] = []
-    for line in _Counted(q.admin.export(pause=pause), "written"):
+    for line in _Counted(q.admin.export(), "written"):
         sys.stdout.write(line)
+        first = first or line
         if line.startswith('{"damaged":') and len(damaged) < SHOWN:
             damaged.append(ascii(json.loads(line)["damaged"])[1:-1])
     sys.stdout.flush()
@@ -67,7 +62,7 @@ def export(
             f"{', '.join(damaged)}{', ...' * (end['damaged'] > SHOWN)}; see `dpq doctor --queue "
             f"{queue}`"
         )
-    if pause and end["changed"]:
+    if end["changed"] and json.loads(first)["paused_until"]:
         changes = ", ".join(f"{total} {count:+}" for total, count in end["changed"].items())
         raise Failed(
             f"this is no exact copy: the queue has changed meanwhile ({changes}); stop producers, "

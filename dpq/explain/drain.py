@@ -4,21 +4,24 @@ The script `drain` says when each limit will have let its due tasks start; `drai
 moments with what came and ended. Source: docs/design.md, "Drain time".
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
-from dpq.explain.pace import UNKNOWN, Pace, Point
+from dpq.explain.pace import UNKNOWN, Pace
 from dpq.limits.limits import EVERY_GROUP
 from dpq.limits.pools import UNTIL_OPENED_MS
+from dpq.limits.quota import quota_text
 from dpq.limits.rules import LimitRules
-from dpq.limits.words import write_word
-from dpq.model.rates import span, span_between
-from dpq.script.values import read_texts
+from dpq.limits.words import rate_text
+from dpq.model.rates import few, per_text, span, span_between
+from dpq.model.reports import QueueStats
+from dpq.script.values import read_fields, read_texts
+
+if TYPE_CHECKING:
+    from dpq.explain.survey import Survey
 
 __all__ = ["Drain"]
 
@@ -29,6 +32,9 @@ MAX_OVER_SECONDS = 3600
 
 COVERED = 0.9
 """The share of the backlog that limits must hold, so that they alone say when it is gone."""
+
+LONGEST_SECONDS = 20 * 365 * 86_400.0
+"""Seconds: every delay ends sooner. A group with a later end is closed until a user opens it."""
 
 STALLED_PER_HOUR = 0.01
 """The share of the backlog that must end in an hour; below it the queue is stalled."""
@@ -60,39 +66,31 @@ class Drain(BaseModel):
     high: float | None = None
 
     @property
-    def about(self) -> str:
-        """Say the seconds with what is known of them: `35 m`, `30 to 40 m`, `20 m or more`."""
+    def say(self) -> str:
+        """Say when all will have begun: `all begun in 30 to 40 m`; or why that is not known."""
+        if self.seconds is None or self.state != "clears":
+            return self.because
+        if self.seconds > LONGEST_SECONDS:
+            return "not before it is opened"
         if self.low is None:
-            return span(self.seconds or 0.0)
-        return span_between(self.low, math.inf if self.high is None else self.high)
+            return f"all begun in {span(self.seconds)}"
+        high = math.inf if self.high is None else self.high
+        return f"all begun in {span_between(self.low, high)}"
 
 
 class Scope(NamedTuple):
-    """A limit and what waits for it. Times are ms.
+    """A limit and what waits for it. Times are ms. The script drain returns the fields in this
+    order."""
 
-    Attributes:
-        group: A group, `*` for all without a limit of their own, or "" for the queue.
-        waiting: Its tasks that are due.
-        clears: When it will have let all of them start.
-        slowest: Its slowest rule, by the name that its gate has for it, or "".
-        opens: Closed until this moment.
-        why: `l` after a 429, `h` by hand, or `-`.
-        busy: Its concurrency holds tasks back: the pace depends on how long tasks run.
-        rated: It has a rate, a quota or a budget.
-        unreadable: Its rules cannot be read.
-        rules: Its rules as they are stored.
-    """
-
-    group: str
-    waiting: int
-    clears: float
-    slowest: str
-    opens: float
-    why: str
-    busy: bool
-    rated: bool
-    unreadable: bool
-    rules: str
+    group: str  # `*` for all groups without a limit of their own, or "" for the queue
+    waiting: int  # its tasks that are due
+    clears: float  # when it will have let all of them start
+    slowest: str  # its slowest rule, by the name that its gate has for it, or ""
+    busy: bool  # its concurrency holds tasks back: the pace depends on how long tasks run
+    rated: bool  # it has a rate, a quota or a budget
+    unreadable: bool  # its rules cannot be read
+    rules: str  # its rules as they are stored
+    learned: float  # the rate that its first window has learned, of a pool the lowest; or 0.0
 
     def words(self, text: str) -> str:
         """Say what its limit is."""
@@ -104,55 +102,30 @@ class Scope(NamedTuple):
         if self.slowest in ("", "host"):
             return self.words("what its host says is left" if self.slowest else "closed")
         rules = LimitRules.read(self.rules, self.group or None)
-        for window in rules.windows:
+        for n, window in enumerate(rules.windows):
             if f"{window.per * 1000:.0f}" == self.slowest.rstrip("abcdefghijklmnopqrstuvwxyz_"):
-                return self.words(write_word(window))
-        return self.words("; ".join(map(write_word, rules.quotas)))
+                if self.learned and not n:
+                    return self.words(f"{per_text(few(self.learned), window.per)}, as learned")
+                return self.words(rate_text(window))
+        return self.words("; ".join(map(quota_text, rules.quotas)))
 
 
 class DrainLook(NamedTuple):
-    """A look at a queue. Times are ms.
-
-    Attributes:
-        came: Tasks that were pushed or replayed, since the queue began.
-        ended: Tasks that were acked or buried.
-        delayed: Tasks that are delayed.
-        next_due: The time when the first of them is due; infinity without one.
-        invisible: Tasks that consumers have.
-        exists: Something of the queue is stored.
-    """
+    """The tasks that are due, and what holds them. Times are ms; infinity: until it is resumed."""
 
     now: float
     paused_until: float
     backlog: int
-    came: int
-    ended: int
-    scopes: Sequence[Scope]
-    delayed: int = 0
-    next_due: float = math.inf
-    invisible: int = 0
-    exists: bool = True
+    scopes: Sequence[Scope] = ()
 
 
 class Paper(NamedTuple):
-    """A change of a limit on paper. Rules are as `plain_rules` writes them, "" for none.
+    """A change of a limit on paper. Rules are as `plain_rules` writes them, "" for none."""
 
-    Attributes:
-        stands: The rules that stand.
-        every: The rules of every group without a limit of its own.
-        now: The look with the limit that stands.
-        then: The look with the changed limit.
-    """
-
-    stands: str
-    every: str
-    now: DrainLook
-    then: DrainLook
-
-
-def point_of(look: DrainLook) -> Point:
-    """Take the counts of a look."""
-    return Point(look.now / 1000, look.backlog, look.delayed, look.came, 0, look.ended)
+    stands: str  # the rules that stand
+    every: str  # the rules of every group without a limit of its own
+    now: DrainLook  # with the limit that stands
+    then: DrainLook  # with the changed limit
 
 
 def drain_of(look: DrainLook, pace: Pace = UNKNOWN, group: str | None = None) -> Drain:
@@ -181,47 +154,44 @@ def drain_of(look: DrainLook, pace: Pace = UNKNOWN, group: str | None = None) ->
         )
 
     if not backlog:
-        return said(*_without_backlog(look))
+        return said("none due", "no task is due", 0.0)
     if look.paused_until == math.inf:
         return said("stalled", "the queue is paused")
     by_limits, slowest, known = _by_limits(look, [own] if own else look.scopes, backlog)
     if by_limits == math.inf:
         return said("stalled", slowest)
-    come, done = pace.come or 0.0, pace.done or 0.0
+    come, done, net = pace.come or 0.0, pace.done or 0.0, pace.net or 0.0
     if pace.kind != "counting" and (come or done or not known):
-        rates = f"{come:.3g} tasks come and {done:.3g} end a second"
-        if not come and done * 3600 < STALLED_PER_HOUR * backlog:
-            return said("stalled", rates)
+        if not come and net * 3600 < STALLED_PER_HOUR * backlog:
+            return said("stalled", pace.say)
         if pace.kind == "even":
-            return said("even", f"about as many tasks come as end: {rates}")
+            return said("even", pace.say)
         if pace.kind not in ("clears", "open"):
-            return said("will not drain", rates)
-        measured = backlog / (done - come)
-        if measured >= by_limits:
-            return said("clears", rates, measured, pace.low, pace.high)
+            return said("will not drain", pace.say)
+        if backlog / net >= by_limits:
+            rates = f"{come:.3g} tasks come and {done:.3g} end a second"
+            return said("clears", rates, backlog / net, pace.low, pace.high)
     elif not known:
-        return said("unknown", slowest or "no limit says it: measure it for some seconds (over=)")
+        return said("unknown", slowest or "no limit says when, and too little was seen to tell")
     because = slowest or "the limits let all of them start now"
     return said("clears", because, by_limits)
 
 
-def _without_backlog(look: DrainLook) -> tuple[DrainState, str, float | None]:
-    """Say what is left of a queue of which no task is ready or waiting."""
-    wait = (look.next_due - look.now) / 1000
-    if wait <= 0:
-        return "unknown", "delayed tasks are due: the next pop or a scheduler moves them", None
-    left = [f"{look.invisible} invisible"] * (look.invisible > 0)
-    if look.delayed:
+def nothing_due(stats: QueueStats, survey: "Survey", *, exists: bool) -> Drain:
+    """Say what is left of a queue of which no task is due."""
+    left = [f"{survey.leases} invisible"] * (survey.leases > 0)
+    if stats.delayed and survey.due_ms is not None:
+        wait = (survey.due_ms - survey.now_ms) / 1000
         due_in = f"{wait:.1f} s" if wait < 60 else span(wait)
         first = f"the first of them due in {due_in}"
-        if wait * 1000 > UNTIL_OPENED_MS / 2:
+        if wait > LONGEST_SECONDS:
             first = "when other tasks have ended"
-        left.append(f"{look.delayed} delayed, {first}")
-    if not look.exists:
-        return "empty", "there is no such queue: the first push makes it", 0.0
-    if not left:
-        return "empty", "no live task is left", 0.0
-    return "none due", f"no task is due: {', '.join(left)}", 0.0
+        left.append(f"{stats.delayed} delayed, {first}")
+    state: DrainState = "none due" if left else "empty"
+    because = f"no task is due: {', '.join(left)}" if left else "no live task is left"
+    if not exists:
+        because = "there is no such queue: the first push makes it"
+    return Drain(seconds=0.0, state=state, because=because, backlog=0)
 
 
 def _by_limits(look: DrainLook, scopes: Sequence[Scope], backlog: int) -> tuple[float, str, bool]:
@@ -240,11 +210,8 @@ def _by_limits(look: DrainLook, scopes: Sequence[Scope], backlog: int) -> tuple[
         if scope.busy:
             known = False
             if not scope.rated:
-                rules = scope.rules  # "" of a group that a 429 has closed, without a limit
-                in_order = bool(rules) and LimitRules.read(rules, scope.group or None).in_order
-                runs = "in order: one task runs, or waits for its retry," if in_order else ""
-                runs = runs or "as many tasks run as may,"
-                slowest = slowest or scope.words(f"{runs} however long they do")
+                runs = "as many tasks run as may, however long they do"
+                slowest = slowest or scope.words(runs)
         took = scope.clears - start
         if scope.clears > latest:
             latest, slowest = scope.clears, scope.because
@@ -259,29 +226,9 @@ def _by_limits(look: DrainLook, scopes: Sequence[Scope], backlog: int) -> tuple[
 
 def read_drain(reply: Sequence[Any]) -> DrainLook:
     """Read the reply of drain."""
-    settings, flat = reply
-    now, paused, backlog, came, ended, delayed, first, running, stored, _ = read_texts(settings)
-    texts = read_texts(flat)
-    rows = zip(texts[::4], texts[1::4], texts[2::4], texts[3::4], strict=True)
-    return DrainLook(
-        now=float(now),
-        paused_until=math.inf if paused == "inf" else float(paused or 0),
-        backlog=int(backlog),
-        came=int(came),
-        ended=int(ended),
-        scopes=[_scope(*row) for row in rows],
-        delayed=int(delayed),
-        next_due=float(first or math.inf),
-        invisible=int(running),
-        exists=stored != "0",
-    )
-
-
-def _scope(group: str, waiting: str, text: str, rules: str) -> Scope:
-    clears, slowest, opens, why, busy, rated = text.split(" ")
-    slowest = "" if slowest == "-" else slowest
-    is_busy, is_rated, unreadable = busy == "1", rated == "1", rated == "?"
-    return Scope(
-        *(group, int(waiting), float(clears), slowest, float(opens), why),
-        *(is_busy, is_rated, unreadable, rules),
-    )
+    (now, paused, backlog), texts = map(read_texts, reply)
+    fields = len(Scope._fields)
+    rows = (texts[n : n + fields] for n in range(0, len(texts), fields))
+    until = math.inf if paused == "inf" else float(paused or 0)
+    scopes = [Scope(*read_fields(Scope, row)) for row in rows]
+    return DrainLook(float(now), until, int(backlog), scopes)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import Any
 
-from dpq.explain.drain import Drain, DrainLook, Paper, drain_of, point_of, read_drain
-from dpq.explain.pace import COVERED_SECONDS, Pace, Point, pace_of
+from dpq.explain.drain import DrainLook, Paper, drain_of, nothing_due, read_drain
+from dpq.explain.incidents import UNATTENDED
+from dpq.explain.pace import CHANGED_SECONDS, COVERED_SECONDS, Pace, Point, pace_of
 from dpq.explain.survey import Explained, Overview, Survey, read_survey
-from dpq.explain.verdict import Verdict, VerdictState, verdict_of
-from dpq.explain.verdict_facts import UNATTENDED
+from dpq.explain.verdict import Verdict, VerdictState, one_apart, verdict_of
+from dpq.explain.verdict_facts import ASKED_SECONDS, Facts
 from dpq.limits.rules import LimitRules
 from dpq.model.history import Event
 from dpq.model.task import P, TaskState
@@ -18,9 +21,13 @@ from dpq.verbs.history import MINUTE
 from dpq.verbs.limit_replies import changes_at, explain
 from dpq.verbs.limits import limit_field
 from dpq.verbs.queue import QueueOperations
+from dpq.verbs.settings import Description
 
 FAILURES = 200
 """Failed attempts, of which the commonest error and the culprit are told."""
+
+NEAR = 3
+"""Queues with nearly the same name that are looked at."""
 
 NAMED, LARGEST, LAST_TO_OPEN = 50, 50, 20
 """Numbers of groups from which a drain time is computed: groups with a limit of their own, the
@@ -48,8 +55,7 @@ class Operations(QueueOperations[P]):
             stuck = (*UNATTENDED, VerdictState.HANDLERS_BUSY)
             unattended = verdict.because * (verdict.state in stuck)
         sentence = explain(found, limits, now_ms, unattended)
-        until, about = changes_at(found, limits), found.about_ms or None
-        return Explained(sentence, until, about, found.ahead, found.in_group, now_ms, limits)
+        return Explained(sentence, changes_at(found, limits), found.about_ms or None, now_ms)
 
     def why(self, id_: str | None) -> Steps[str | Verdict]:
         """Say why a task is not running; without an id, make the verdict on the queue."""
@@ -70,23 +76,47 @@ class Operations(QueueOperations[P]):
         """Say why the queue does not move, who holds it, and what to do."""
         return (yield from self.judged())[1]
 
-    def judged(self) -> Steps[tuple[Overview, Verdict]]:
-        """Read what pages show of the queue, and make the verdict on it."""
+    def judged(self, before: Overview | None = None) -> Steps[tuple[Overview, Verdict]]:
+        """Read what pages show of the queue, and make the verdict on it; with an earlier look, by
+        the pace since then."""
         read: list[Steps[Any]] = [self.overview(), self.recent()]
-        found, points = yield from all_of(read)
-        pace = pace_of([*points, Point.of(found.survey.now_ms / 1000, found.stats)])
-        return found, (yield from self.judge(found, pace))
+        seen, points = yield from all_of(read)
+        if before:
+            points = [before.point]
+        pace = pace_of([*points, seen.point], 0.0 if before else CHANGED_SECONDS)
+        return seen, (yield from self.judge(seen, pace))
 
-    def judge(self, seen: Overview, pace: Pace) -> Steps[Verdict]:
+    def judge(self, seen: Overview, pace: Pace, look: DrainLook | None = None) -> Steps[Verdict]:
         """Make the verdict on what was seen; read more where the verdict depends on it."""
-        name = self.description.name
-        verdict = verdict_of(name, seen, pace)
+        if seen.bound_by_limits:
+            look = look or (yield from self.drain_look())
+        else:
+            look = DrainLook(seen.survey.now_ms, seen.paused_until, seen.due)
+        facts = Facts(self.description.name, *seen, pace, drain_of(look, pace))
+        if not seen.due:
+            facts = facts._replace(drain=nothing_due(*seen[:2], exists=facts.exists))
+        verdict = verdict_of(facts)
         if verdict.state is VerdictState.FAILING:
             failures = yield from self.failures(seen.survey.now_ms / 1000)
-            return verdict_of(name, seen, pace, failures=failures)
-        if verdict.state is VerdictState.UNKNOWN_QUEUE:
-            return verdict_of(name, seen, pace, (yield from self.names()))
+            return verdict_of(facts._replace(failures=failures))
+        if verdict.state in (VerdictState.UNKNOWN_QUEUE, VerdictState.NO_CONSUMER):
+            names = yield from self.names()
+            elsewhere = yield from self.asked_elsewhere(names, seen.survey)
+            return verdict_of(facts._replace(names=names, elsewhere=elsewhere))
         return verdict
+
+    def asked_elsewhere(self, names: Sequence[str], survey: Survey) -> Steps[str]:
+        """Name a queue with nearly this name that consumers ask, or databases that have keys."""
+        near = [name for name in names if one_apart(name, self.description.name)]
+        steps = [type(self)(Description(name)).survey() for name in near[:NEAR]]
+        for name, found in zip(near, (yield from together(steps)), strict=False):
+            late = isinstance(found, Exception) or not found.asked_ms
+            if not late and found.now_ms - found.asked_ms <= ASKED_SECONDS * 1000:
+                return f"consumers ask queue {name!r}, whose name is one letter away"
+        databases = [name[2:] for name in survey.server if re.fullmatch(r"db\d+", name)]
+        if len(databases) > 1:
+            return f"the server has keys in the databases {', '.join(databases)}: the URL names one"
+        return ""
 
     def failures(self, now: float) -> Steps[list[Event]]:
         """Read the newest attempts of the last minutes that have failed; [] if it is forbidden."""
@@ -95,12 +125,6 @@ class Operations(QueueOperations[P]):
         if isinstance(found, Exception):
             return []
         return [event for event in found if event.at.timestamp() >= now - COVERED_SECONDS]
-
-    def drain(self) -> Steps[Drain]:
-        """Compute the drain time by the limits, and by the last minutes of the history."""
-        read: list[Steps[Any]] = [self.drain_look(), self.recent()]
-        look, points = yield from all_of(read)
-        return drain_of(look, pace_of([*points, point_of(look)]))
 
     def drain_look(self, *supposed: str) -> Steps[DrainLook]:
         """Read what the drain time depends on; `supposed` may be a field of limits that is

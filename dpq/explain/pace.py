@@ -52,6 +52,8 @@ POISSON_PAIRS = 5
 """Pairs of stretches that are assumed to scatter as independent tasks do, beside the pairs seen."""
 
 PaceKind = Literal["counting", "stopped", "clears", "open", "even", "grows"]
+"""`counting`: too little was seen. `stopped`: no task is finished. `clears`: between `low` and
+`high`. `open`: not before `low`. `even`: about as many tasks come as end. `grows`: more come."""
 
 
 class Point(NamedTuple):
@@ -64,7 +66,6 @@ class Point(NamedTuple):
     replayed: int
     acked: int
     buried: int = 0
-    deferred: int = 0
     failed: int = 0
 
     @classmethod
@@ -73,7 +74,7 @@ class Point(NamedTuple):
         backlog = seen.ready + seen.waiting
         lapsed = seen.expired_leases if isinstance(seen, QueueStats) else seen.lease_expired
         failed = seen.failed + lapsed + seen.buried_expired
-        totals = seen.pushed, seen.replayed, seen.acked, seen.buried, seen.deferred, failed
+        totals = seen.pushed, seen.replayed, seen.acked, seen.buried, failed
         return cls(at, backlog, seen.delayed, *totals)
 
     @property
@@ -88,44 +89,29 @@ class Point(NamedTuple):
 
 
 class Pace(NamedTuple):
-    """The rates of a queue, and when its backlog is done at these rates.
-
-    Attributes:
-        kind: `counting`: too little was seen. `stopped`: no task ends. `clears`: between `low` and
-            `high`. `open`: not before `low`. `even`: about as many tasks come as end. `grows`: more
-            come than end.
-        come: Tasks that become due a second; None before there are two points.
-        done: Tasks that end a second.
-        low: The least seconds until the backlog is done; infinity if that is not known.
-        high: The most seconds; infinity if that is not known.
-        seconds: The seconds that the rates cover: the last 300, or those since a change.
-        acked: Tasks that were finished in the last 300 seconds.
-        failed: Attempts of that time that have failed, whose lease ran out, or that came too late.
-        lately: A task was finished in the last minute.
-    """
+    """The rates of a queue, and when its backlog is done at these rates."""
 
     kind: PaceKind
-    come: float | None = None
-    done: float | None = None
-    low: float = math.inf
-    high: float = math.inf
-    seconds: float = 0.0
-    acked: int = 0
-    failed: int = 0
-    lately: bool = False
+    come: float | None = None  # tasks that become due a second; None before there are two points
+    done: float | None = None  # tasks that are finished a second: a death is no throughput
+    net: float | None = None  # by how much the backlog shrinks a second, also by deaths
+    low: float = math.inf  # the least seconds until the backlog is done; infinity: not known
+    high: float = math.inf  # the most seconds
+    seconds: float = 0.0  # that the rates cover: the last 300, or those since a change
+    acked: int = 0  # tasks that were finished in the last 300 seconds
+    failed: int = 0  # attempts of that time that have failed, lapsed, or came too late
+    lately: bool = False  # a task was finished in the last minute
 
     @property
     def say(self) -> str:
         """Say in a few words when the backlog is done."""
-        if self.kind == "clears":
+        if self.kind in ("clears", "open"):
             return f"done in {span_between(self.low, self.high)}"
-        if self.kind == "open":
-            return f"done in {span_between(self.low)}"
-        if self.kind == "even":
-            return "about as many come as end"
-        if self.kind == "grows":
-            return f"growing by {_a_time((self.come or 0.0) - (self.done or 0.0))}"
-        return f"none ended in {span(self.seconds)}" if self.kind == "stopped" else "counting"
+        return {
+            "stopped": f"none finished in {span(self.seconds)}",
+            "even": "about as many come as end",
+            "grows": f"growing by {_a_time(-(self.net or 0.0))}",
+        }.get(self.kind, "counting")
 
 
 UNKNOWN = Pace("counting")
@@ -133,11 +119,13 @@ UNKNOWN = Pace("counting")
 
 
 class _Stretch(NamedTuple):
-    """Two points at least `STRETCH_SECONDS` apart: how many tasks came and ended between them."""
+    """Two points at least `STRETCH_SECONDS` apart: how many tasks came and ended between them, and
+    how many of these were finished."""
 
     seconds: float
     came: int
     ended: int
+    acked: int
 
 
 def lasting(points: Sequence[Point]) -> list[Point]:
@@ -159,17 +147,17 @@ def pace_of(points: Sequence[Point], patience: float = CHANGED_SECONDS) -> Pace:
         stretches = stretches[cut:]
     seconds = sum(each.seconds for each in stretches)
     if not seconds:
-        return Pace("counting", None, None, math.inf, math.inf, 0.0, *ends)
+        return Pace("counting", None, None, None, math.inf, math.inf, 0.0, *ends)
     came, ended = sum(each.came for each in stretches), sum(each.ended for each in stretches)
-    come, done = max(0, came) / seconds, ended / seconds
-    net = done - come
+    come, leave = max(0, came) / seconds, ended / seconds
+    net, done = leave - come, sum(each.acked for each in stretches) / seconds
     by_chance = sum(abs(each.came) + each.ended for each in stretches) / seconds
     spread = _spread([each.ended - each.came for each in stretches], stretches, by_chance)
     error = math.sqrt(spread / seconds)
-    similar = done / SIMILAR <= come <= done * SIMILAR
+    similar = leave / SIMILAR <= come <= leave * SIMILAR
     kind: PaceKind
     low = high = math.inf
-    if not ended:
+    if not done:
         kind = "stopped" if seconds >= patience else "counting"
     elif come and abs(net) < (SURE_ERRORS if similar else ERRORS) * error:
         kind = "even"
@@ -178,7 +166,7 @@ def pace_of(points: Sequence[Point], patience: float = CHANGED_SECONDS) -> Pace:
     else:
         low, high = _range(points[-1].backlog, net, spread, error)
         kind = "open" if high == math.inf else "clears"
-    return Pace(kind, come, done, low, high, seconds, *ends)
+    return Pace(kind, come, done, net, low, high, seconds, *ends)
 
 
 def _ends(points: Sequence[Point]) -> tuple[int, int, bool]:
@@ -208,15 +196,6 @@ def _range(backlog: int, net: float, spread: float, error: float) -> tuple[float
     return low, seconds + math.hypot(backlog / slow - seconds, to_come)
 
 
-def a_second(points: Sequence[Point], pace: Pace, total: str) -> float | None:
-    """Return by how much a total has grown a second, over the time that a pace covers."""
-    if not pace.seconds:
-        return None
-    last = points[-1]
-    first = min(points, key=lambda each: abs(last.at - pace.seconds - each.at))
-    return float(getattr(last, total) - getattr(first, total)) / (last.at - first.at)
-
-
 def _stretches(points: Sequence[Point]) -> list[_Stretch]:
     """Make stretches of the first point in each 10 s, so that no look between changes them."""
     cells = {point.at // STRETCH_SECONDS: point for point in reversed(points)}
@@ -225,7 +204,10 @@ def _stretches(points: Sequence[Point]) -> list[_Stretch]:
     if len(ends) < 3:
         ends = [*points[:1], *points[-1:]]
     return [
-        _Stretch(to.at - start.at, to.came - start.came, to.ended - start.ended)
+        _Stretch(
+            *(to.at - start.at, to.came - start.came, to.ended - start.ended),
+            to.acked - start.acked,
+        )
         for start, to in pairwise(ends)
         if to.at > start.at
     ]

@@ -3,16 +3,18 @@
 `verdict` makes a sentence of it; the screens show its counts.
 """
 
-from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from dpq.explain.pace import Point
 from dpq.limits.pools import UNTIL_OPENED_MS
 from dpq.limits.states import LimitState
 from dpq.model.reports import QueueStats, WorkerInfo
-from dpq.script.values import read_texts
+from dpq.script.values import read_fields, read_texts
 from dpq.verbs.limit_replies import read_limits
+
+SEEN_MAX = 1_000_000
+"""Seen keys of a queue that has no bound of its own. Source: lua/lib/seen.lua."""
 
 
 class News(NamedTuple):
@@ -23,90 +25,70 @@ class News(NamedTuple):
 
 
 class Held(NamedTuple):
-    """The queue itself, or a closed group, with the due tasks that its limit concerns.
-
-    Attributes:
-        state: Its limit, and what that allows now.
-        due: Its due tasks.
-        holder: The id of its task that has been leased for the longest time, or "".
-        held_ms: The moment of that pop, or None.
-        permits: How many permits of `acquire` have a lease.
-        permits_until_ms: The time when the first of these leases ends, or None.
-        limited: Its last 429, or None.
-        closed: Its last closing by hand, or None.
-        token: The token of the lease of `holder`, or 0.
-    """
+    """The queue itself, or a closed group, with the due tasks that its limit concerns."""
 
     state: LimitState
     due: int
-    holder: str = ""
-    held_ms: float | None = None
-    permits: int = 0
-    permits_until_ms: float | None = None
-    limited: News | None = None
-    closed: News | None = None
-    token: int = 0
+    holder: str  # the id of its task that has been leased for the longest time, or ""
+    token: int  # of the lease of `holder`, microseconds; or 0
+    permits: int  # permits of `acquire` that have a lease
+    permits_until_ms: float | None  # the time when the first of these leases ends
+    limited: News | None  # its last 429
+    closed: News | None  # its last closing by hand
+
+    @property
+    def held_ms(self) -> float | None:
+        """The moment at which `holder` was popped."""
+        return self.token / 1000 if self.token else None
 
 
 class Survey(NamedTuple):
     """The state of a queue beside its counts. Times are ms, by the server's clock.
 
-    Attributes:
-        now_ms: The server's clock.
-        paused_until: "", "inf", or ms.
-        closed: Groups that are closed now.
-        opens_ms: The time when the first closed group opens; None if none is closed, or opens by
-            itself.
-        limits: Limits of groups that are set.
-        heads: Groups with a task that is ready.
-        due_ms: The time when the next delayed task is due, or None.
-        order: The order: fifo, lifo or min.
-        fairness: The order of groups.
-        storage_format: The number of the storage format; "" if the queue does not exist.
-        stored: Settings, limits and totals that are stored; 0 if the queue does not exist.
-        leases: Leases that last.
-        lapsed: Leases that have ended, of tasks that the next pop makes ready.
-        asked_ms: The time when a consumer has last asked for a task, to 5 s; None: never.
-        oldest: The id of the task that has been leased for the longest time, of 100 leases; or "".
-        oldest_ms: The moment of that pop, or None.
-        first_death: Reason and last error of the first dead letter, or "" and "".
-        held: The queue itself, and the closed groups with the most due tasks; empty if nothing is
-            limited or closed.
-        pause: The last pause, if it lasts.
-        max_tasks: The bound of live tasks; 0 for none.
-        max_waiting: The bound of the waiting tasks of each group; 0 for none.
-        live: Live tasks that are stored.
-        server: Fields of INFO about memory, disk and role; empty if the user may not read them.
+    The script survey returns the fields in this order, up to `batch_since_ms`.
     """
 
     now_ms: int
-    paused_until: str
-    closed: int
-    opens_ms: float | None
-    limits: int
-    heads: int
-    due_ms: float | None
-    order: str
+    paused_until: str  # "", "inf", or ms
+    closed: int  # groups that are closed now
+    opens_ms: float | None  # when the first of them opens; None if it does not by itself
+    limits: int  # limits of groups that are set
+    due_ms: float | None  # when the next delayed task is due
+    order: str  # fifo, lifo or min
     fairness: str
-    storage_format: str
-    stored: int = 0
-    leases: int = 0
-    lapsed: int = 0
-    asked_ms: float | None = None
-    oldest: str = ""
-    oldest_ms: float | None = None
-    first_death: tuple[str, str] = ("", "")
-    held: tuple[Held, ...] = ()
-    pause: News | None = None
-    max_tasks: int = 0
-    max_waiting: int = 0
-    live: int = 0
-    server: Mapping[str, str] = {}
+    stored: int  # settings, limits and totals that are stored; 0 if the queue does not exist
+    leases: int  # that last
+    lapsed: int  # leases that have ended, of tasks that the next pop makes ready
+    asked_ms: float | None  # when a consumer has last asked for a task, to 5 s
+    oldest: str  # the id of the task that has been leased for the longest time, of 100; or ""
+    oldest_token: int  # of that lease, microseconds; or 0
+    max_tasks: int  # the bound of live tasks; 0 for none
+    max_waiting: int  # the bound of the waiting tasks of each group; 0 for none
+    live: int  # live tasks that are stored
+    seen_max: int  # the most keys that stay taken after their task's ack; 0: SEEN_MAX
+    producers: int  # that wait for room
+    died_of: str  # the reason of the newest dead letter, or ""
+    fault: str  # its last error
+    recurs: str  # the id of the newest dead letter that recurs, or ""
+    recurs_died_of: str
+    keyed: int  # of the newest dead letters, those with a key
+    key: str  # such a key
+    batch: str  # a batch of which no task has ended for an hour, though a task waits for its end
+    batch_left: int
+    batch_since_ms: float | None
+    held: tuple[Held, ...]  # the queue, and the closed groups with most due tasks; or nothing
+    pause: News | None  # the last pause, if it lasts
+    server: Mapping[str, str]  # fields of INFO: memory, disk, role, and databases with keys
 
     @property
     def full(self) -> bool:
         """True if the queue has as many tasks as its bound."""
         return 0 < self.max_tasks <= self.live
+
+    @property
+    def oldest_ms(self) -> float | None:
+        """The moment at which `oldest` was popped."""
+        return self.oldest_token / 1000 if self.oldest_token else None
 
 
 class Overview(NamedTuple):
@@ -116,110 +98,64 @@ class Overview(NamedTuple):
     survey: Survey
     workers: list[WorkerInfo]
 
+    @property
+    def point(self) -> Point:
+        """The counts, at the server's time."""
+        return Point.of(self.survey.now_ms / 1000, self.stats)
+
+    @property
+    def due(self) -> int:
+        """The tasks that a consumer could have now, if nothing held them."""
+        return self.stats.ready + self.stats.waiting
+
+    @property
+    def paused_until(self) -> float:
+        """The end of the pause, ms; 0.0 without one, infinity until it is resumed."""
+        return float(self.survey.paused_until or 0)
+
+    @property
+    def bound_by_limits(self) -> bool:
+        """True if a limit or a closing may decide when due tasks run."""
+        return bool(self.due and (self.survey.limits or self.survey.held))
+
 
 class Explained(NamedTuple):
-    """The reason why a task is not running.
+    """The reason why a task is not running."""
 
-    Attributes:
-        sentence: As of `DPQ.why`.
-        until_ms: The time when that may change, by the server's clock; None if it is not known.
-        about_ms: The time when limits let it start, after all before it; None if it is not known.
-        ahead: Ready tasks before it, or before the head of its group.
-        in_group: Tasks of its group before it.
-        now_ms: The server's clock.
-        limits: The states of the queue's limit, and of its group's.
-    """
-
-    sentence: str
-    until_ms: float | None
-    about_ms: int | None
-    ahead: int
-    in_group: int
-    now_ms: int
-    limits: list[LimitState]
+    sentence: str  # as of `DPQ.why`
+    until_ms: float | None  # when that may change, by the server's clock
+    about_ms: int | None  # when limits let it start, after all tasks before it
+    now_ms: int  # the server's clock
 
 
 def read_survey(reply: list[Any]) -> Survey:
     """Read the reply of the script survey ."""
     values, held, states, holders, events, server = map(read_texts, reply)
-    now, paused, closed, opens, limits, heads, due, order, fairness, version = values[:10]
-    stored, leases, lapsed, asked, oldest, token, reason, fault = values[10:18]
-    most, most_waiting, live = values[18:]
     news = {
         (kind, group): News(float(at) if at.isdecimal() else 0.0, detail)
         for kind, group, at, detail in zip(*(events[i::4] for i in range(4)), strict=True)
     }
-    back = tuple(_read_held(held, states, holders, news))
-    return Survey(
-        int(now),
-        paused,
-        int(closed),
-        _first_opening(int(closed), _number(opens), back),
-        int(limits),
-        int(heads),
-        _number(due),
-        order,
-        fairness,
-        version,
-        int(stored),
-        int(leases),
-        int(lapsed),
-        _number(asked) or None,
-        oldest,
-        _popped(token),
-        (reason, fault),
-        back,
-        news.get(("paused", "")),
-        _bound(most),
-        _bound(most_waiting),
-        int(live),
-        dict(zip(server[::2], server[1::2], strict=True)),
-    )
-
-
-def _first_opening(closed: int, looked_at: float | None, held: Sequence[Held]) -> float | None:
-    """Return the time when the first closed group opens, ms; None if none of them does by
-    itself."""
-    shut = [each.state for each in held[1:] if not each.state.open]
-    if len(shut) == closed:  # a group that keeps its order is looked at sooner than it opens
-        moments = (state.opens_at.timestamp() * 1000 for state in shut if state.opens_at)
-        return min(moments, default=None)
-    return None if looked_at is not None and looked_at >= UNTIL_OPENED_MS else looked_at
-
-
-def _bound(text: str) -> int:
-    return int(text) if text.isdecimal() else 0
-
-
-def _read_held(
-    held: Sequence[str],
-    states: Sequence[str],
-    holders: Sequence[str],
-    news: dict[tuple[str, str], News],
-) -> list[Held]:
     groups, due = held[::2], map(int, held[1::2])
     limits = read_limits([group or None for group in groups], {}, states)
     rows = zip(groups, limits, due, *(holders[i::4] for i in range(4)), strict=True)
-    return [
+    back = tuple(
         Held(
-            state,
-            count,
-            holder,
-            _popped(token),
-            int(permits),
-            _number(ends),
+            *(state, count, id_, int(token or 0), int(permits), float(ends) if ends else None),
             news.get(("rate_limited", group)),
             news.get(("closed", group)),
-            int(token or 0),
         )
-        for group, state, count, holder, token, permits, ends in rows
-    ]
+        for group, state, count, id_, token, permits, ends in rows
+    )
+    said = dict(zip(server[::2], server[1::2], strict=True))
+    seen = Survey._make([*read_fields(Survey, values), back, news.get(("paused", "")), said])
+    return seen._replace(opens_ms=_first_opening(seen))
 
 
-def _popped(token: str) -> float | None:
-    """Return the moment of the pop that a token names, ms: tokens are microseconds."""
-    return int(token) / 1000 if token else None
-
-
-def _number(text: str) -> float | None:
-    return float(text) if text else None
+def _first_opening(seen: Survey) -> float | None:
+    """Return the time when the first closed group opens, ms; None if none of them does by
+    itself."""
+    shut = [each.state for each in seen.held[1:] if not each.state.open]
+    if len(shut) == seen.closed:  # a group that keeps its order is looked at before it opens
+        moments = (state.opens_at.timestamp() * 1000 for state in shut if state.opens_at)
+        return min(moments, default=None)
+    return None if seen.opens_ms is None or seen.opens_ms >= UNTIL_OPENED_MS else seen.opens_ms

@@ -1,15 +1,16 @@
-"""The facts of a verdict, and its values: what `verdict` and `verdict_limits` share. No I/O."""
+"""The facts of a verdict, and its values: all that its rules share. No I/O."""
 
 from __future__ import annotations  # Survey is loaded for types only
 
 import shlex
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
+from dpq.explain.drain import Drain
+from dpq.explain.incidents import REMEDIES, SEVERITIES, Severity, VerdictState, Warned
 from dpq.explain.pace import Pace
 from dpq.limits.pools import UNTIL_OPENED_MS
 from dpq.model.history import Event
@@ -36,33 +37,6 @@ HANGS_SECONDS, HANGS_TIMES, HANGS_UNKNOWN = 30.0, 5.0, 300.0
 last number of seconds if no run has ended yet."""
 
 
-class VerdictState(StrEnum):
-    """The states of a queue, in the order in which they are looked for: the first one decides."""
-
-    SERVER_AWAY = "server away"
-    SERVER_REFUSES = "server refuses"
-    UNREADABLE = "limit unreadable"
-    PAUSED = "paused"
-    ALL_QUIET = "all workers quiet"
-    NO_CONSUMER = "no consumer"
-    HANDLERS_BUSY = "all handlers busy"
-    FAILING = "failing"
-    RATE_LIMITED = "held by a 429"
-    PACED = "paced"
-    CONCURRENCY = "held by a concurrency"
-    QUOTA = "held by a quota"
-    BY_HAND = "held by hand"
-    ONLY_DELAYED = "only delayed"
-    ONLY_DEAD = "only dead"
-    MOVING = "moving"
-    EMPTY = "empty"
-    UNKNOWN_QUEUE = "unknown queue"
-
-
-UNATTENDED = frozenset({VerdictState.ALL_QUIET, VerdictState.NO_CONSUMER})
-"""The states in which no consumer takes tasks."""
-
-
 class Verdict(BaseModel):
     """The one answer to "why does it not move, who is at fault, and what do I do?".
 
@@ -71,13 +45,15 @@ class Verdict(BaseModel):
     Attributes:
         queue: The queue's name.
         state: The first state that fits.
-        because: Why, in one sentence.
+        because: Why, in one sentence; behind it what its warnings say.
         since: The time since when it is so, UTC; None if it is not known.
         until: The time when it ends by itself, UTC; None if it does not, or if nobody knows.
         who: The worker, group, member or caller that holds it; "" if there is none.
-        what_to_do: A sentence that names a command; "" if there is nothing to do.
+        what_to_do: Sentences that name commands; "" if there is nothing to do.
         also: States that would be the verdict without this one.
+        warnings: What goes wrong beside the state.
         needs_person: It does not go on by itself.
+        drain: When the tasks that are due will have begun; None if the server does not answer.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -90,11 +66,21 @@ class Verdict(BaseModel):
     who: str = ""
     what_to_do: str = ""
     also: tuple[VerdictState, ...] = ()
+    warnings: tuple[Warned, ...] = ()
     needs_person: bool = False
+    drain: Drain | None = None
 
     def __str__(self) -> str:
         also = f" (also: {', '.join(self.also)})" if self.also else ""
         return f"{self.state}: {self.because}{also}"
+
+    @property
+    def severity(self) -> Severity:
+        """`bad` if the queue does not go on without a person, else `warn`, `good` or `soft`."""
+        mild = SEVERITIES.get(self.state, "warn")
+        falls_behind = self.drain is not None and self.drain.state == "will not drain"
+        worse = self.warnings or (self.state is VerdictState.MOVING and falls_behind)
+        return "bad" if self.needs_person else "warn" if worse else mild
 
 
 class Facts(NamedTuple):
@@ -105,7 +91,9 @@ class Facts(NamedTuple):
     survey: Survey
     workers: Sequence[WorkerInfo]
     pace: Pace
-    names: Sequence[str]
+    drain: Drain
+    names: Sequence[str] = ()
+    elsewhere: str = ""
     failures: Sequence[Event] = ()
 
     @property
@@ -132,7 +120,7 @@ class Facts(NamedTuple):
 
     @property
     def flows(self) -> bool:
-        """True if tasks have ended lately."""
+        """True if tasks have ended well lately."""
         return bool(self.pace.done)
 
     def seconds_since(self, at_ms: float | None) -> float:
@@ -155,6 +143,38 @@ class Facts(NamedTuple):
             return "a time far away"
         return say_moment(moment, today)
 
+    def remedy(self, incident: str, **named: Any) -> str:
+        """Say what to do at an incident of the table; "" if there is nothing to do."""
+        words = {name: shlex.quote(str(value)) for name, value in named.items()}
+        scope = f"--group {words['group']} " if named.get("group") else ""
+        queue = f"--queue {shlex.quote(self.queue)}"
+        return REMEDIES.get(incident, "").format(**words, scope=scope, queue=queue)
+
+    def found(
+        self,
+        state: VerdictState,
+        because: str,
+        incident: str | None = None,
+        *,
+        since: float | None = None,
+        until: float | None = None,
+        who: str = "",
+        needs_person: bool | None = None,
+        **named: Any,
+    ) -> Verdict:
+        """Make a verdict. Times are ms; `named` goes into the remedy of the incident."""
+        bad = state not in SEVERITIES
+        return Verdict(
+            queue=self.queue,
+            state=state,
+            because=because,
+            since=moment_of(since),
+            until=moment_of(until),
+            who=who,
+            what_to_do=self.remedy(state if incident is None else incident, **named),
+            needs_person=bad if needs_person is None else needs_person,
+        )
+
 
 def hangs(stats: QueueStats, seconds: float) -> bool:
     """Return True if a run of so many seconds is far longer than other runs of the queue."""
@@ -172,13 +192,6 @@ def awake(workers: Iterable[WorkerInfo]) -> list[WorkerInfo]:
     return [worker for worker in workers if not worker.quiet_since]
 
 
-def busy_handlers(workers: Iterable[WorkerInfo]) -> int:
-    """Return the number of handlers that take tasks, if none of them is free; else 0."""
-    few = awake(workers)
-    free = any(worker.running < worker.concurrency for worker in few)
-    return 0 if free else sum(worker.concurrency for worker in few)
-
-
 def others_ask(survey: Survey, workers: Sequence[WorkerInfo]) -> bool:
     """Return True if another consumer takes tasks than workers that are late or quiet."""
     moments = [(worker.quiet_since or worker.seen).timestamp() for worker in workers]
@@ -194,18 +207,6 @@ def is_attended(survey: Survey, workers: Sequence[WorkerInfo]) -> bool:
     return bool(alive(awake(workers))) or others_ask(survey, workers)
 
 
-class Finding(NamedTuple):
-    """The fields of a `Verdict` that a rule has found. Times are ms."""
-
-    state: VerdictState
-    because: str
-    since: float | None = None
-    until: float | None = None
-    who: str = ""
-    what_to_do: str = ""
-    needs_person: bool = False
-
-
 def moment_of(at_ms: float | None) -> datetime | None:
     """Convert a time of the server; None without one, and for a moment that never comes."""
     if at_ms is None or not 0 <= at_ms < UNTIL_OPENED_MS:
@@ -215,10 +216,6 @@ def moment_of(at_ms: float | None) -> datetime | None:
 
 def tasks_are(count: int, rest: str = "due") -> str:
     return f"1 task is {rest}" if count == 1 else f"{count} tasks are {rest}"
-
-
-def with_queue(queue: str) -> str:
-    return f"--queue {shlex.quote(queue)}"
 
 
 def worker_name(info: WorkerInfo) -> str:

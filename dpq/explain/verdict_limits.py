@@ -1,20 +1,15 @@
 """The verdict on a queue that a limit holds: whose limit, of which kind, until when. No I/O."""
 
-import shlex
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
-from dpq.explain.survey import Held, News
-from dpq.explain.verdict_facts import (
-    Facts,
-    Finding,
-    VerdictState,
-    tasks_are,
-    with_queue,
-    worker_name,
-)
+from dpq.explain.incidents import VerdictState
+from dpq.explain.survey import Held
+from dpq.explain.verdict_facts import Facts, Verdict, tasks_are, worker_name
+from dpq.limits.limits import spent_words
 from dpq.limits.pools import UNTIL_OPENED_MS
 from dpq.limits.quota import quota_text
-from dpq.limits.states import LimitState, spent_quota
+from dpq.limits.states import spent_quota
 from dpq.model.rates import per_text, span
 
 FLOWS_SECONDS = 60.0
@@ -36,6 +31,10 @@ KINDS = {
 """The state of each reason for which a limit lets no task run; all other reasons pace."""
 
 
+def _opens_ms(held: Held) -> float | None:
+    return held.state.opens_at.timestamp() * 1000 if held.state.opens_at else None
+
+
 def kind_of(held: Held) -> VerdictState:
     return KINDS.get(held.state.reason or "", VerdictState.PACED)
 
@@ -44,8 +43,7 @@ def _still_flows(facts: Facts, held: Held) -> bool:
     """Return True if tasks of a closed scope start again and again."""
     if kind_of(held) is VerdictState.CONCURRENCY:
         return not facts.hangs(facts.seconds_since(held.held_ms)) and bool(held.holder)
-    opens = held.state.opens_at
-    soon = opens is None or opens.timestamp() * 1000 - facts.now <= FLOWS_SECONDS * 1000
+    soon = (_opens_ms(held) or 0.0) - facts.now <= FLOWS_SECONDS * 1000
     return kind_of(held) is VerdictState.PACED and soon
 
 
@@ -53,7 +51,7 @@ def closed_groups(facts: Facts) -> list[Held]:
     return [held for held in facts.survey.held[1:] if not held.state.open and held.due]
 
 
-def held_by_limit(facts: Facts) -> Finding | None:
+def held_by_limit(facts: Facts) -> Verdict | None:
     """Find the limit that holds the queue: its own, or the one that holds most due tasks."""
     queue, groups = facts.survey.held[:1], closed_groups(facts)
     if not facts.due:
@@ -72,19 +70,15 @@ def held_by_limit(facts: Facts) -> Finding | None:
     return _finding_of(facts, most)
 
 
-def _finding_of(facts: Facts, few: Sequence[Held]) -> Finding | None:
+def _finding_of(facts: Facts, few: Sequence[Held]) -> Verdict | None:
     first = few[0]
     state, kind = first.state, kind_of(first)
-    moments = [held.state.opens_at.timestamp() * 1000 for held in few if held.state.opens_at]
-    until = min(moments, default=None)
-    if kind not in SENTENCES:
+    until = min(filter(None, map(_opens_ms, few)), default=None)
+    moves = {VerdictState.CONCURRENCY: facts.flows, VerdictState.PACED: facts.pace.lately}
+    if kind not in SENTENCES or moves.get(kind):
         return None  # another rule speaks of it
-    because, since, who, what_to_do = SENTENCES[kind](facts, first)
-    if kind is VerdictState.CONCURRENCY and facts.flows:
-        return None
-    if kind is VerdictState.PACED and facts.pace.lately:
-        return None  # its tasks start again and again: it is moving, at that pace
-    because += others_closed(facts, first)
+    said = SENTENCES[kind](facts, first)
+    because = said.because + others_closed(facts, first)
     if state.group is not None:
         because += f"; {sum(held.due for held in few)} of {facts.due} due tasks wait for that"
     else:
@@ -94,7 +88,16 @@ def _finding_of(facts: Facts, few: Sequence[Held]) -> Finding | None:
         needs = until - facts.now > LONG_SECONDS * 1000
     needs = needs and not _still_flows(facts, first)
     helps = needs or kind is VerdictState.BY_HAND or state.reason == "in order"
-    return Finding(kind, because, since, until, who, what_to_do if helps else "", needs)
+    return facts.found(
+        *(kind, because, said.incident if helps else ""),
+        since=said.since,
+        until=until,
+        who=said.who,
+        needs_person=needs,
+        group=state.group or "",
+        task=first.holder,
+        token=first.token,
+    )
 
 
 def others_closed(facts: Facts, first: Held) -> str:
@@ -103,27 +106,27 @@ def others_closed(facts: Facts, first: Held) -> str:
     if others < 1:
         return ""
     said = "; 1 more group is closed" if others == 1 else f"; {others} more groups are closed"
-    soonest, opens = facts.survey.opens_ms, first.state.opens_at
-    if soonest is None or soonest >= (opens.timestamp() * 1000 if opens else UNTIL_OPENED_MS):
-        return said
-    return f"{said}, the first until {facts.say(soonest)}"
+    soonest = facts.survey.opens_ms or UNTIL_OPENED_MS
+    sooner = soonest < (_opens_ms(first) or UNTIL_OPENED_MS)
+    return f"{said}, the first until {facts.say(soonest)}" if sooner else said
 
 
 def scope_name(held: Held) -> str:
     return "the queue" if held.state.group is None else f"group {held.state.group!r}"
 
 
-def scope_words(held: Held) -> str:
-    """Write the option of a command that names the group, with a space behind it."""
-    return "" if held.state.group is None else f"--group {shlex.quote(held.state.group)} "
+class Said(NamedTuple):
+    """The reason of a limit, its beginning (ms), the holder, and the incident of the remedy."""
+
+    because: str
+    since: float | None
+    who: str
+    incident: str | None = None
 
 
-Said = tuple[str, float | None, str, str]
-"""The reason, its beginning (ms), the holder, and the sentence on what to do."""
-
-
-def until_text(facts: Facts, state: LimitState) -> str:
-    return f" until {facts.say(state.opens_at.timestamp() * 1000)}" if state.opens_at else ""
+def until_text(facts: Facts, held: Held) -> str:
+    opens = _opens_ms(held)
+    return f" until {facts.say(opens)}" if opens else ""
 
 
 def _say_429(facts: Facts, held: Held) -> Said:
@@ -137,81 +140,66 @@ def _say_429(facts: Facts, held: Held) -> Said:
         who += f", member{'s' * (len(members) > 1)} {members[0]}" + more * (len(members) > 1)
     if held.state.reason == "probe":
         why = f"the first task of {who} after a {status} still runs, and all others wait for it"
-        return why, since, who, ""
-    when = f" at {facts.say(since)}" if since else ""
-    until = until_text(facts, held.state)
-    return f"the host of {who} has answered {status}{when}: it is closed{until}", since, who, ""
+        return Said(why, since, who)
+    when, until = f" at {facts.say(since)}" if since else "", until_text(facts, held)
+    why = f"the host of {who} has answered {status}{when}: it is closed{until}"
+    return Said(why, since, who)
 
 
 def _say_paced(facts: Facts, held: Held) -> Said:
-    state = held.state
+    state, name, until = held.state, scope_name(held), until_text(facts, held)
     if state.reason == "in order":
-        name, until = scope_name(held), until_text(facts, state)
         why = f"{name} keeps its order: task {held.holder} waits for its retry{until}"
-        todo = f"`dpq task update {held.holder} --delay 0 {with_queue(facts.queue)}` runs it now."
-        return why, None, name, todo
+        return Said(why, None, name, "in order")
+    rates_known = [state.rate, *(member.rate for member in state.members)]
+    learned = min((rate for rate in rates_known if rate is not None), default=None)
     rates = ", ".join(
-        per_text((not n and state.rate) or window.rate, window.per)
+        per_text((not n and learned) or window.rate, window.per)
         + (f" {window.unit}" if window.unit else "")
         for n, window in enumerate(state.windows)
     )
     left = ", ".join(f"{max(0.0, units):.1f}" for units in state.units_left)
-    allows = f"allows {rates}, of which {left} are left" if rates else "lets no task run yet"
-    why = f"the limit of {scope_name(held)} {allows}: it opens{until_text(facts, state) or ' soon'}"
-    return why.replace(" until ", " at "), None, scope_name(held), ""
+    allows = f"allows {rates}" if rates else "lets no task run yet"
+    allows += f", of which {left} are left" if rates and left else ""
+    opens = until.replace("until", "at") or " soon"
+    return Said(f"the limit of {name} {allows}: it opens{opens}", None, name)
 
 
 def _say_concurrency(facts: Facts, held: Held) -> Said:
-    most, queue = held.state.concurrency or 1, with_queue(facts.queue)
-    why = f"{scope_name(held)} lets {most} task{'s' if most > 1 else ''} run at once"
+    most = held.state.concurrency or 1
+    why = f"{scope_name(held)} lets {most} task{'s' * (most > 1)} run at once"
     if held.permits and held.permits_until_ms is not None:
-        ends = facts.say(held.permits_until_ms)
         permits = "1 permit of `acquire` holds" if held.permits == 1 else ""
         permits = permits or f"{held.permits} permits of `acquire` hold"
-        why += f", and {permits} it, the first until {ends}"
-        todo = (
-            "Ask the callers of `acquire`; "
-            f"`dpq limit set --concurrency N {scope_words(held)}{queue}` lets N of them run."
-        )
-        return why, None, "callers of `acquire`", todo
+        why += f", and {permits} it, the first until {facts.say(held.permits_until_ms)}"
+        return Said(why, None, "callers of `acquire`", "held by permits")
     if not held.holder:
-        todo = f"`dpq limit set --concurrency N {scope_words(held)}{queue}` lets N of them run."
-        return why, None, "", todo
+        return Said(why, None, "", "concurrency too low")
     seconds = facts.seconds_since(held.held_ms)
     holder = next((w for w in facts.workers if w.longest_task == held.holder), None)
-    who = worker_name(holder) if holder else f"task {held.holder}"
     by = f" in {worker_name(holder)}" if holder else ""
     why += f", and task {held.holder}{by} has held it for {span(seconds)}{facts.usual()}"
-    todo = f"`dpq task release {held.holder} {held.token} {queue}` gives its place to others."
-    return why, held.held_ms, who, todo
+    return Said(why, held.held_ms, by.removeprefix(" in ") or f"task {held.holder}")
 
 
 def _say_quota(facts: Facts, held: Held) -> Said:
-    state, name, until = held.state, scope_name(held), until_text(facts, held.state)
+    state, name, until = held.state, scope_name(held), until_text(facts, held)
     spent = spent_quota(state)
     if state.reason == "observed":
         why = f"the host of {name} has said that no more is left{until}"
     elif spent:
-        why = f"the quota of {quota_text(spent)} of {name} is spent{until}"
+        why = f"the quota of {quota_text(spent.quota)} of {name} {spent_words(spent.left)}{until}"
     else:
         why = f"the quota of {name} is spread over its period, and closed{until}"
-    scope = scope_words(held) + with_queue(facts.queue)
-    todo = f"If the host allows more, `dpq limit set RATE {scope}` raises the quota."
-    return why, None, name, todo
+    return Said(why, None, name)
 
 
 def _say_by_hand(facts: Facts, held: Held) -> Said:
-    news: News | None = held.closed
+    news = held.closed
     when = f" at {facts.say(news.at_ms)}" if news else ""
-    until = until_text(facts, held.state) or " until it is opened"
-    group = shlex.quote(held.state.group or "")
-    todo = f"`dpq group open {group} {with_queue(facts.queue)}` opens it."
-    return (
-        f"{scope_name(held)} was closed by hand{when}{until}",
-        news and news.at_ms,
-        scope_name(held),
-        todo,
-    )
+    until = until_text(facts, held) or " until it is opened"
+    name = scope_name(held)
+    return Said(f"{name} was closed by hand{when}{until}", news and news.at_ms, name)
 
 
 SENTENCES: dict[VerdictState, Callable[[Facts, Held], Said]] = {
@@ -222,6 +210,3 @@ SENTENCES: dict[VerdictState, Callable[[Facts, Held], Said]] = {
     VerdictState.BY_HAND: _say_by_hand,
 }
 """The sentence of each state that a limit causes."""
-
-HELD_STATES = frozenset(SENTENCES)
-"""The states that a limit causes."""

@@ -1,8 +1,25 @@
 """Single values of replies: texts. replies.py and the operations call it. No I/O."""
 
+from collections.abc import Callable, Sequence
 from typing import Any
+
+READERS: dict[Any, Callable[[str], Any]] = {
+    str: str,
+    int: lambda text: int(text or 0),
+    bool: lambda text: text == "1",
+    float: float,
+    float | None: lambda text: float(text) if text else None,
+}
 
 
 def read_texts(reply: list[Any]) -> list[str]:
     """Read a reply that has only texts."""
     return [text.decode("utf-8", "replace") for text in reply]
+
+
+def read_fields(kind: type[Any], texts: Sequence[str]) -> list[Any]:
+    """Read texts as the first fields of a named tuple, by their types; "" is 0 or None."""
+    return [
+        READERS[each](text)
+        for each, text in zip(kind.__annotations__.values(), texts, strict=False)
+    ]

@@ -8,17 +8,13 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from dpq import DPQ, ConfigurationError
-from dpq.explain.drain import Drain, DrainLook, Paper, drain_of
+from dpq.explain.drain import LONGEST_SECONDS, Drain, DrainLook, Paper, drain_of
 from dpq.limits.limits import EVERY_GROUP
 from dpq.limits.pools import MAX_MEMBERS
-from dpq.limits.rules import LimitRules, plain_rules
-from dpq.limits.words import limit_words
-from dpq.model.rates import span
+from dpq.limits.rules import LimitRules, limit_words, plain_rules
 from dpq.queue.inside import operations_of, session_of
 from dpq.types import Event
 from dpq.views.limits import promises
-from dpq.views.verdict import say_begun
-from dpq.views.words import LONGEST
 
 
 class Side(NamedTuple):
@@ -112,7 +108,7 @@ def _side(text: str, group: str | None, every: str, look: DrainLook) -> Side:
             limit += [whose + each for each in limit_words(rules, MAX_MEMBERS)]
             sentences = promises(rules)
     seconds = drain.seconds if drain.backlog and drain.seconds else 0.0
-    begun = look.now + seconds * 1000 if 0 < seconds <= LONGEST else None
+    begun = look.now + seconds * 1000 if 0 < seconds <= LONGEST_SECONDS else None
     return Side(limit, sentences, _drain_text(drain, soonest), begun)
 
 
@@ -128,5 +124,5 @@ def _drain_text(drain: Drain, soonest: str) -> str:
     elif drain.seconds == 0:
         said = "all may begin now"
     else:
-        said = say_begun(drain, drain.seconds, f"{span(drain.seconds)}{soonest}")
+        said = f"{drain.say}{soonest}: {drain.because}"
     return f"{due}: {said}"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dpq import Quota, RateLimit
-from dpq.limits.limits import last_to_open, most_granted
+from dpq.limits.limits import last_to_open, most_granted, spent_words
 from dpq.limits.rules import LimitRules
 from dpq.limits.states import spent_quota
 from dpq.model.rates import span
@@ -54,10 +54,10 @@ def promises(rules: LimitRules) -> list[str]:
 def spent(state: LimitState | MemberState, windows: Sequence[RateLimit]) -> str:
     """Name the window or the quota that lets no task run: `10 in 1 s is spent`."""
     if not state.open and state.reason == "spent":
-        window = last_to_open(windows, state.units_left)
-        return f"{window_text(window)} is spent" if window else "spent"
-    quota = None if state.open else spent_quota(state)
-    return f"{quota_text(quota)} is spent" if quota else ""
+        last = last_to_open(windows, state.units_left)
+        return f"{window_text(last[0])} {spent_words(last[1])}" if last else "spent"
+    closed_by = None if state.open else spent_quota(state)
+    return f"{quota_text(closed_by.quota)} {spent_words(closed_by.left)}" if closed_by else ""
 
 
 def why(closed: LimitState) -> str:

@@ -1,37 +1,24 @@
-"""The verdict on a queue, drawn: its words are made in `dpq.explain.verdict`, and nowhere else."""
+"""The verdict on a queue, drawn: its words are made in `dpq.explain`, and nowhere else."""
 
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from typing import Literal
 
-from dpq.explain.pace import UNKNOWN, Pace
+from dpq.explain.incidents import BY_A_PERSON
 from dpq.types import Drain, Verdict, VerdictState
 from dpq.views.sampler import Snapshot
-from dpq.views.words import LONGEST, until
+from dpq.views.words import until
 
-Severity = Literal["bad", "warn", "good", "soft"]
-
-_MILD: dict[VerdictState, Severity] = {
-    VerdictState.MOVING: "good",
-    VerdictState.EMPTY: "soft",
-    VerdictState.ONLY_DELAYED: "soft",
-    VerdictState.PACED: "soft",
-}
-"""The states in which nothing is wrong."""
-
-
-def severity(verdict: Verdict, pace: Pace = UNKNOWN) -> Severity:
-    """Return how serious a verdict is: `bad` if it does not go on without a person."""
-    if verdict.state is VerdictState.MOVING and pace.kind == "grows":
-        return "warn"
-    return "bad" if verdict.needs_person else _MILD.get(verdict.state, "warn")
+ORDERED_SECONDS = 60.0
+"""Seconds for which queues keep their places on a page: a button must not move under a finger."""
 
 
 def say_state(snapshot: Snapshot, now_ms: float) -> str:
-    """Write the verdict for a narrow column: its state, with the pace, or how long it lasts."""
+    """Write the verdict for a narrow column: its state, or when it is done or over."""
     verdict = snapshot.verdict
-    if verdict.state is VerdictState.MOVING and snapshot.backlog and snapshot.pace.done:
-        return snapshot.pace.say
+    drain = verdict.drain
+    if verdict.state is VerdictState.MOVING and snapshot.backlog and drain:
+        return verdict.state.value if drain.state == "unknown" else drain.say
     if verdict.state is VerdictState.PAUSED and verdict.until:
         return f"paused, {until(verdict.until.timestamp() * 1000, now_ms)}"
     return verdict.state.value
@@ -39,49 +26,37 @@ def say_state(snapshot: Snapshot, now_ms: float) -> str:
 
 def say_drain(drain: Drain) -> str:
     """Say when all due tasks will have begun, and why then: `all begun in 3 h: group 'a': 1/s`."""
-    if drain.state in ("empty", "none due"):
+    if drain.state in ("empty", "none due", "unknown"):
         return drain.because
-    if drain.state == "unknown":
-        return "no limit says when it is done, and too little was seen to tell"
-    if drain.seconds is None:
-        return f"{drain.state}: {drain.because}"
-    return say_begun(drain, drain.seconds, drain.about)
-
-
-def say_begun(drain: Drain, seconds: float, about: str) -> str:
-    """Say that all due tasks will have begun in a time, or not before a user opens their group."""
-    late = seconds > LONGEST
-    return f"{'not before it is opened' if late else f'all begun in {about}'}: {drain.because}"
-
-
-WORST_FIRST = (
-    VerdictState.SERVER_AWAY,
-    VerdictState.SERVER_REFUSES,
-    VerdictState.UNREADABLE,
-    VerdictState.HANDLERS_BUSY,
-    VerdictState.NO_CONSUMER,
-    VerdictState.FAILING,
-    VerdictState.CONCURRENCY,
-    VerdictState.QUOTA,
-    VerdictState.RATE_LIMITED,
-    VerdictState.PACED,
-    VerdictState.BY_HAND,
-    VerdictState.ALL_QUIET,
-    VerdictState.PAUSED,
-    VerdictState.ONLY_DEAD,
-    VerdictState.ONLY_DELAYED,
-    VerdictState.MOVING,
-    VerdictState.EMPTY,
-    VerdictState.UNKNOWN_QUEUE,
-)
-"""The states by how much they cost: faults, then limits, then what a person has wanted, then what
-is over."""
+    return f"{drain.say if drain.state == 'clears' else drain.state}: {drain.because}"
 
 
 def worst_first(verdicts: Iterable[Verdict]) -> list[Verdict]:
-    """Return the verdicts that need a person, the worst first; of equal states the longest."""
-    last = datetime.max.replace(tzinfo=UTC)
+    """Return the verdicts that need a person: faults first, then what a person has wanted; of
+    equal states the longest."""
+    last, states = datetime.max.replace(tzinfo=UTC), list(VerdictState)
     return sorted(
         (each for each in verdicts if each.needs_person),
-        key=lambda each: (WORST_FIRST.index(each.state), each.since or last, each.queue),
+        key=lambda each: (
+            *(each.state in BY_A_PERSON, states.index(each.state)),
+            *(each.since or last, each.queue),
+        ),
     )
+
+
+class Places:
+    """The order of the queues that need a person: new ones come last, and each minute all are
+    ordered anew."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """Take the clock, seconds."""
+        self._clock, self._until = clock, 0.0
+        self._names: list[str] = []
+
+    def order(self, verdicts: Iterable[Verdict]) -> list[Verdict]:
+        """Return the verdicts that need a person, each at the place of its queue."""
+        found, now = {each.queue: each for each in worst_first(verdicts)}, self._clock()
+        if now >= self._until:
+            self._names, self._until = [], now + ORDERED_SECONDS
+        self._names += [name for name in found if name not in self._names]
+        return [found[name] for name in self._names if name in found]

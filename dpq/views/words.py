@@ -9,9 +9,6 @@ from dpq.model.rates import span
 from dpq.model.validation import label
 from dpq.types import BatchState, Verdict
 
-LONGEST = 20 * 365 * 86400.0
-"""Seconds: every delay ends sooner. A group with a later end is closed until a user opens it."""
-
 
 def number(value: float | None) -> str:
     """Write a number with thin spaces between thousands."""

@@ -6,11 +6,12 @@ more.
 
 from typing import Any, NamedTuple
 
+from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from dpq import Task, TaskState
+from dpq.explain.incidents import UNATTENDED
 from dpq.explain.operations import Operations
-from dpq.explain.verdict_facts import UNATTENDED
 from dpq.explain.verdict_limits import kind_of
 from dpq.link.cluster import forbidden
 from dpq.model.filter import Filter
@@ -18,9 +19,7 @@ from dpq.script.command import Steps
 from dpq.types import Event, Verdict, VerdictState
 from dpq.verbs.browse import LOOK, LOOK_MOST, Browser, Found
 from dpq.views.sampler import Snapshot
-from dpq.views.verdict import worst_first
 from dpq.views.workers import Working, working
-from dpq.web.access import Refused
 from dpq.web.pages import PAGE, whole_of
 from dpq.web.site import Call
 
@@ -79,7 +78,7 @@ def overview(call: Call) -> Response:
     read = {name: found for name, (found, _) in known.items() if found}
     wrong = [
         Wrong(each.queue, each, ways(call, read[each.queue]))
-        for each in worst_first(found.verdict for found in read.values())
+        for each in call.site.places.order(found.verdict for found in read.values())
     ]
     errors = {name: error for name, (_, error) in known.items() if error}
     return call.render(
@@ -123,8 +122,6 @@ def ways(call: Call, snapshot: Snapshot) -> list[Way]:
             fields = {"action": "replay", "all": "1", "f.state": "dead"}
             found.append(Way("Replay the dead…", call.url("q", name, "tasks"), fields))
         found.append(Way("Look at the dead", call.url("q", name, "dead")))
-    if state is VerdictState.UNREADABLE:
-        found.append(Way("Check it", call.url("server")))
     return found
 
 
@@ -152,7 +149,7 @@ def queues_of(call: Call, worker: str) -> list[str]:
     found, _ = all_workers(call)
     names = next((each.queues for each in found if each.info.id == worker), None)
     if names is None:
-        raise Refused(404, "there is no such worker any more")
+        raise HTTPException(404, "there is no such worker any more")
     return names
 
 

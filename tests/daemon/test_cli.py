@@ -685,7 +685,7 @@ def test_export_and_import(run, q, url, name):
     q.push_many([Push(n, n, key=f"k{n}") for n in range(250)])
     q.set_limit(1000, 1, burst=1000)
     other = f"{name}-b"
-    out = run("admin", "export", "--pause")
+    out = run("admin", "export")
     assert len(out.stdout.splitlines()) == 253
     assert "exported 250 tasks and 1 limits" in out.stderr
     into = ("admin", "import", "--queue", other)

@@ -17,9 +17,13 @@ from typer.testing import CliRunner
 import dpq
 from dpq import DPQ, Adaptive, Push, Quota
 from dpq.cli import app
+from dpq.explain.drain import Drain
+from dpq.explain.incidents import REMEDIES, SEVERITIES, Warned
 from dpq.explain.pace import Pace
-from dpq.explain.verdict import verdict_of
+from dpq.explain.verdict import one_apart, verdict_of
+from dpq.explain.verdict_facts import Facts
 from dpq.metrics import Exporter
+from dpq.model.producer import Producer
 from dpq.script.command import CommandMaker
 from dpq.script.keys import key_of
 from dpq.server import Server
@@ -27,10 +31,10 @@ from dpq.testing import Clock
 from dpq.types import Verdict, VerdictState
 from dpq.verbs.workers import Doing
 from dpq.views.sampler import Named
-from dpq.views.verdict import WORST_FIRST, severity
+from dpq.views.verdict import Places
 from dpq.web import app as dashboard
 
-S = VerdictState
+S, W = VerdictState, Warned
 
 HELD: list[Any] = []
 """Permits that nobody gives back."""
@@ -49,6 +53,8 @@ def q(url: str, name: str, clock: Clock) -> Iterator[DPQ]:
     with DPQ.from_url(url, name) as queue:
         yield queue
         queue.admin.drop()
+        while NEAR:
+            NEAR.pop().admin.drop()
 
 
 def beat(
@@ -330,6 +336,81 @@ def flows_beside_the_dead(q: DPQ, clock: Clock) -> None:
         clock.advance(15)
 
 
+def full_of_the_dying(q: DPQ, clock: Clock) -> None:
+    """Tasks end only by their death: nothing is finished."""
+    fill(q, 100)
+    remember(q)
+    for _ in range(30):
+        q.bury(q.pop().task, "no such page")
+        clock.advance(2)
+        beat(q)
+
+
+def schedule_died(q: DPQ, clock: Clock) -> None:
+    q.push("nightly", every=3600)
+    q.bury(q.pop().task, "HTTP 401")
+    for n in range(9):
+        q.push(n)
+        q.bury(q.pop().task, f"no page {n}")
+    fill(q)
+    beat(q)
+
+
+def key_held(q: DPQ, clock: Clock) -> None:
+    q.push("order", key="order-1")
+    q.bury(q.pop().task, "no stock")
+    assert q.push("order", key="order-1", on_duplicate="keep")
+    fill(q)
+    beat(q)
+
+
+def key_held_long_ago(q: DPQ, clock: Clock) -> None:
+    key_held(q, clock)
+    clock.advance(90_000)
+    beat(q)
+
+
+def producer_waits(q: DPQ, clock: Clock) -> None:
+    q.admin.set_bounds(max_tasks=1)
+    fill(q, 1)
+    beat(q)
+    assert q._session.run(q._operations.await_room, Producer(0, None))
+
+
+def group_full(q: DPQ, clock: Clock) -> None:
+    q.admin.set_bounds(max_waiting=2)
+    fill(q, 2)
+    fill(q, 1, "other")
+    q.delay_group("api", None)
+    beat(q)
+
+
+def seen_full(q: DPQ, clock: Clock) -> None:
+    with DPQ(q.redis, q.queue_name, seen_max_keys=1) as capped:
+        capped.push("page", key="page", unique_for=3600)
+        capped.ack(capped.pop().task)
+    fill(q)
+    beat(q)
+
+
+def batch_stands(q: DPQ, clock: Clock) -> None:
+    q.push("page", batch="crawl", delay=7200)
+    q.seal_batch("crawl", on_finish=Push("report"))
+    clock.advance(4000)
+
+
+def consumers_of_a_near_queue(q: DPQ, clock: Clock) -> None:
+    fill(q)
+    with DPQ(q.redis, f"{q.queue_name}s") as near:
+        near.push("x")
+        near.ack(near.pop().task)
+    NEAR.append(near)
+
+
+NEAR: list[DPQ] = []
+"""Queues beside that of a test, which it drops."""
+
+
 def empty(q: DPQ, clock: Clock) -> None:
     q.push("x")
     q.ack(q.pop().task)
@@ -341,11 +422,15 @@ class Planted(NamedTuple):
     words: str
     needs_person: bool = False
     also: tuple[VerdictState, ...] = ()
+    warnings: tuple[Warned, ...] = ()
 
 
 PLANTED = [
     Planted(unreadable, S.UNREADABLE, "the stored limit of group 'api' cannot be read", True),
-    Planted(full_and_paused, S.PAUSED, "; full: 4 of 4 tasks, so new tasks are refused", True),
+    Planted(
+        *(full_and_paused, S.PAUSED, "; full: 4 of 4 tasks, so new tasks are refused", True),
+        warnings=(W.FULL,),
+    ),
     Planted(paused_for_ever, S.PAUSED, "until it is resumed; the pause began at 22:13:20", True),
     Planted(
         paused_for_a_time,
@@ -416,10 +501,41 @@ PLANTED = [
         "them of task ",
         True,
     ),
-    Planted(a_key_gets_401, S.FAILING, "most often: HTTP 401; most of them of group api", True),
+    Planted(a_key_gets_401, S.FAILING, "HTTP 401; most of them of member key-b", True),
+    Planted(
+        *(full_of_the_dying, S.MOVING),
+        "70 tasks are due, and 0 are running; none finished in ",
+    ),
+    Planted(
+        *(schedule_died, S.MOVING, " is dead: HTTP 401"),
+        warnings=(W.SCHEDULE_DIED,),
+    ),
+    Planted(
+        *(key_held, S.MOVING, "a dead letter keeps its key, 'order-1'"),
+        warnings=(W.KEY_HELD,),
+    ),
+    Planted(key_held_long_ago, S.MOVING, "1 task is dead"),
+    Planted(
+        *(producer_waits, S.MOVING, "; 1 producer waits for room"),
+        warnings=(W.FULL, W.PRODUCERS_WAIT),
+    ),
+    Planted(
+        *(group_full, S.MOVING, "group 'api' is full: 2 of 2 tasks"),
+        warnings=(W.GROUP_FULL,),
+    ),
+    Planted(
+        *(seen_full, S.MOVING, "its bound of 1 seen key is reached"),
+        warnings=(W.SEEN_FULL,),
+    ),
+    Planted(
+        *(batch_stands, S.ONLY_DELAYED),
+        "batch 'crawl' cannot end: 1 of its tasks is left, and none has ended since 22:13:20 UTC",
+        warnings=(W.BATCH_STANDS,),
+    ),
+    Planted(consumers_of_a_near_queue, S.NO_CONSUMER, ", whose name is one letter away", True),
     Planted(flows_beside_the_dead, S.MOVING, "0 tasks are due, and 0 are running; "),
     Planted(only_delayed, S.ONLY_DELAYED, "1 task is delayed, the next one is due at 2023-11-15"),
-    Planted(only_dead, S.ONLY_DEAD, "3 tasks are dead; the first died: no page 0", True),
+    Planted(only_dead, S.ONLY_DEAD, "3 tasks are dead; the last died: no page 2", True),
     Planted(in_order, S.PACED, " waits for its retry until 22:23:20 UTC; 3 of 3 due tasks wait"),
     Planted(moving, S.MOVING, "4 tasks are due"),
     Planted(empty, S.EMPTY, "no task is stored"),
@@ -438,9 +554,12 @@ def test_each_state_is_found(planted: tuple[Planted, Verdict]) -> None:
     """The verdict has the state that was planted, says why, and says if a person is needed."""
     wanted, verdict = planted
     assert (verdict.state, verdict.also) == (wanted.state, wanted.also), verdict
+    assert verdict.warnings == wanted.warnings
     assert wanted.words in str(verdict)
     assert verdict.needs_person is wanted.needs_person
-    assert bool(verdict.what_to_do) or not wanted.needs_person
+    assert bool(verdict.what_to_do) or not (wanted.needs_person or wanted.warnings)
+    assert (verdict.severity == "bad") is wanted.needs_person
+    assert verdict.severity in ("bad", "warn") or not wanted.warnings
     assert str(verdict).count(". ") == 0  # one sentence
 
 
@@ -465,11 +584,12 @@ def test_each_command_that_is_named_works(
         done = CliRunner().invoke(app, ["--url", url, *words], input="y\n")
         assert done.exit_code == 0 or words[0] == "doctor", (command, done.output)
     if {"open", "resume", "replay"} & set(verdict.what_to_do.split()):
-        assert q.why().state is not verdict.state
+        now = q.why()
+        assert (now.state, now.warnings) != (verdict.state, verdict.warnings)
 
 
 @pytest.mark.parametrize(
-    "planted", PLANTED[::6], ids=lambda each: each.plant.__name__, indirect=True
+    "planted", PLANTED[::5], ids=lambda each: each.plant.__name__, indirect=True
 )
 def test_every_surface_says_the_same(
     planted: tuple[Planted, Verdict], q: DPQ, url: str, monkeypatch: pytest.MonkeyPatch
@@ -487,7 +607,7 @@ def test_every_surface_says_the_same(
     rows = map(json.loads, run(q, url, "queues", "--json").stdout.splitlines())
     assert {row["queue"]: row for row in rows}[name]["verdict"]["sentence"] == sentence
     doctor = run(q, url, "doctor")
-    assert (f"problem: {sentence}\n" in doctor.stdout) is wanted.needs_person
+    assert (f"  {sentence}\n" in doctor.stdout) is wanted.needs_person
     assert sentence in " ".join((doctor.stdout + doctor.stderr).split())
     assert doctor.exit_code == 1  # its clock is far off
     with TestClient(dashboard([q]), base_url="http://127.0.0.1:8321") as browser:
@@ -499,23 +619,26 @@ def test_every_surface_says_the_same(
         listed = browser.get("/api/queues").json()["queues"]
         assert [each["verdict"]["sentence"] for each in listed] == [sentence]
     samples = {
-        sample.labels["state"]: sample.value
+        sample.labels.get("state") or sample.labels["kind"]: sample.value
         for family in text_string_to_metric_families(Exporter(Named([q])).text().decode())
         for sample in family.samples
-        if sample.name == "dpq_verdict"
+        if sample.name in ("dpq_verdict", "dpq_warning")
     }
-    assert samples == {state.value: state is verdict.state for state in VerdictState}
+    assert samples == {state.value: state is verdict.state for state in VerdictState} | {
+        kind.value: kind in wanted.warnings for kind in Warned
+    }
 
 
 def test_a_hang_is_said_before_the_rates_show_it(q: DPQ, clock: Clock) -> None:
     """Rates cover minutes: all handlers can hang while the rates say that tasks end."""
     all_hang(q, clock)
     seen = q._session.run(q._operations.overview)
-    flowing = Pace("clears", 0.0, 20.0, 1.0, 2.0, 300.0)
-    assert verdict_of(q.queue_name, seen, flowing).state is S.HANDLERS_BUSY
+    flowing = Pace("clears", 0.0, 20.0, 20.0, 1.0, 2.0, 300.0)
+    drain = Drain(seconds=1.0, state="clears", because="", backlog=4)
+    assert verdict_of(Facts(q.queue_name, *seen, flowing, drain)).state is S.HANDLERS_BUSY
     beat(q, running=2, longest=480_000, holds=9)  # the worker has popped tasks ahead
     seen = q._session.run(q._operations.overview)
-    assert verdict_of(q.queue_name, seen, flowing).state is S.MOVING
+    assert verdict_of(Facts(q.queue_name, *seen, flowing, drain)).state is S.MOVING
 
 
 def test_a_busy_queue_has_one_word(q: DPQ, clock: Clock) -> None:
@@ -534,19 +657,100 @@ def test_a_busy_queue_has_one_word(q: DPQ, clock: Clock) -> None:
     assert states == {S.MOVING}
 
 
-def test_growing_is_not_green() -> None:
-    """A queue that moves, but slower than tasks come, is marked."""
-    moves = Verdict(queue="q", state=S.MOVING, because="")
-    assert [severity(moves, Pace(kind)) for kind in ("clears", "grows")] == ["good", "warn"]
+def test_growing_is_not_green(q: DPQ, clock: Clock) -> None:
+    """A queue that moves, but slower than tasks come, is marked in every place."""
+    beat(q)
+    remember(q)
+    for _ in range(30):
+        fill(q, 20)
+        q.ack(q.pop().task)
+        clock.advance(10)
+        remember(q)
+        beat(q)
+    verdict = q.why()
+    assert (verdict.state, verdict.severity) == (S.MOVING, "warn")
+    assert "; growing by 2/s" in verdict.because
 
 
-def test_no_state_is_left_out() -> None:
-    """Each state is planted, ranked, and has a row in the runbook, in the order of the rules."""
+def test_one_done_when(q: DPQ, url: str, clock: Clock) -> None:
+    """The verdict, `drain()` and `stats` say the same, with the learned rate, not the one set."""
+    learned(q, clock)
+    fill(q, 100)
+    verdict, drain = q.why(), q.admin.drain()
+    assert verdict.drain == drain
+    assert (drain.state, drain.because) == ("clears", "group 'api': 2/min, as learned")
+    assert f"drain: {drain.say}: {drain.because}" in run(q, url, "stats").stdout
+    assert "10/min" not in str(verdict)
+
+
+def test_names_one_apart() -> None:
+    """A letter more, less or another one is near; nothing else is."""
+    near = [("email", "emails"), ("emails", "mails"), ("db1", "db2"), ("", "a")]
+    assert all(one_apart(*pair) and one_apart(*pair[::-1]) for pair in near)
+    far = [("email", "email"), ("email", "mails"), ("ab", "ba"), ("db1", "db11x")]
+    assert not any(one_apart(*pair) for pair in far)
+
+
+def test_another_database() -> None:
+    """The verdict on an unknown queue names the databases with keys: the URL may name a wrong
+    one."""
+    with Server.start() as server:
+        for number in (0, 2):
+            with DPQ.from_url(f"{server.url}?db={number}", "mails") as mails:
+                mails.push("x")
+        with DPQ.from_url(server.url, "news") as news:
+            assert "keys in the databases 0, 2: the URL names one" in news.why().because
+
+
+def test_queues_keep_their_places() -> None:
+    """The order of queues that need a person is made once a minute; new ones come last."""
+    clock = Clock(0)
+    places = Places(lambda: clock.ms / 1000 + 100)
+
+    def order(**states: VerdictState) -> list[str]:
+        said = [
+            Verdict(queue=name, state=state, because="", needs_person=state is not S.MOVING)
+            for name, state in states.items()
+        ]
+        return [each.queue for each in places.order(said)]
+
+    assert order(a=S.PAUSED, b=S.NO_CONSUMER) == ["b", "a"]
+    assert order(a=S.UNREADABLE, b=S.MOVING, c=S.UNREADABLE) == ["a", "c"]
+    assert order(a=S.UNREADABLE, b=S.NO_CONSUMER, c=S.UNREADABLE) == ["b", "a", "c"]
+    clock.advance(60)
+    assert order(a=S.PAUSED, b=S.NO_CONSUMER, c=S.UNREADABLE) == ["c", "b", "a"]
+
+
+ROOT = Path(dpq.__file__).parents[1]
+
+SAMPLES = {
+    **{"queue": "--queue emails", "scope": "--group api.example ", "group": "api.example"},
+    **{"task": "ID", "token": "TOKEN", "worker": "NAME", "batch": "NAME", "seconds": "SECONDS"},
+}
+"""What the runbook has in the places of names."""
+
+
+def test_the_runbook() -> None:
+    """Each state and warning is planted, and has a row, with its remedies and its alert."""
     planted = {each.state for each in PLANTED} | {S.SERVER_AWAY, S.SERVER_REFUSES, S.UNKNOWN_QUEUE}
-    assert planted == set(VerdictState) == set(WORST_FIRST)
-    page = (Path(dpq.__file__).parents[1] / "docs" / "operations.md").read_text("utf-8")
-    rows = re.findall(r"^\| `([^`]+)` \|", page.partition("## Sizing")[0], re.MULTILINE)
-    assert rows == [state.value for state in VerdictState]
+    assert planted == set(VerdictState)
+    assert {kind for each in PLANTED for kind in each.warnings} | {W.EVICTS} == set(Warned)
+    page = (ROOT / "docs" / "operations.md").read_text("utf-8").partition("## Sizing")[0]
+    rows = re.findall(r"^\| `([^`]+)` \| (.+) \| (.+) \| (.*) \|$", page, re.MULTILINE)
+    incidents = {name: remedy for name, _, remedy, _ in rows}
+    states = [name for name in incidents if name in {*VerdictState}]
+    assert states == [state.value for state in VerdictState]
+    assert {*incidents} == {*REMEDIES, *VerdictState}
+    for name, remedy in incidents.items():
+        assert remedy == REMEDIES.get(name, "nothing").format(**SAMPLES), name
+    alerts = (ROOT / "deploy" / "prometheus" / "alerts.yml").read_text("utf-8")
+    for name, _, _, alert in rows:
+        named = re.search(rf"alert: {alert}\n(.*?)\n      - ", alerts, re.DOTALL) if alert else None
+        assert named or not alert, name
+        bad = name in {*VerdictState} and VerdictState(name) not in SEVERITIES
+        assert alert or not bad or name in ("paused", "unknown queue"), name
+        told = re.search(r'dpq_verdict\{state=~?"([^"]*)"\} *\)? == 1', named[1]) if named else None
+        assert not told or name in told[1].split("|") or name not in {*VerdictState}, name
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from dpq import Push, TaskState
-from dpq.script.keys import STORAGE_FORMAT
 
 
 def search(probe: Any, state: str = "ready", **said: Any) -> tuple[list[Any], list[str]]:
@@ -101,7 +100,7 @@ def survey(probe, now):
 def test_survey(q, probe, clock):
     """It says the pause, closed groups, limits, and what comes next, and nothing of no queue."""
     values, held, _ = survey(probe, clock())
-    assert values[1:11] == ["", "0", "", "0", "0", "", "fifo", "none", "", "0"]
+    assert values[1:9] == ["", "0", "", "0", "", "fifo", "none", "0"]
     assert held == []
     q.push("x", group="a")
     q.push("x", delay=9)
@@ -110,10 +109,9 @@ def test_survey(q, probe, clock):
     q.pause(30)
     now = clock()
     values, held, events = survey(probe, now)
-    assert values[:7] == [
-        str(now), str(now + 30_000), "1", str(now + 60_000), "1", "1", str(now + 9000),
+    assert values[:6] == [
+        str(now), str(now + 30_000), "1", str(now + 60_000), "1", str(now + 9000),
     ]  # fmt: skip
-    assert values[9] == STORAGE_FORMAT
     assert held == ["", "1"]  # no task of the closed group is due
     assert events == ["paused", "", str(now), f"until {now + 30_000}"]
     assert survey(probe, now + 30_000)[0][1] == ""
@@ -136,5 +134,5 @@ def test_survey_counts_closings_while_they_last(q, probe, clock):
         left = max(0, 9 - passed)
         assert values[2] == str(left)
         assert values[3] == (str(now + 1000 * (passed + 1)) if left else "")
-        assert (values[11], values[12]) == (str(left), str(9 - left))
+        assert (values[9], values[10]) == (str(left), str(9 - left))
         assert held[2::2] == [f"g{n}" for n in range(passed, min(passed + 8, 9))]

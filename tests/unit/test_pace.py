@@ -58,4 +58,4 @@ def test_a_stop_is_seen_in_half_a_minute(seed: int, come: float) -> None:
     for now in range(630, 900):
         pace = pace_of(points[now - 320 : now + 1])
         assert (pace.kind, pace.done) == ("stopped", 0)
-    assert pace_of(points[310:631]).say == "none ended in 30 s"
+    assert pace_of(points[310:631]).say == "none finished in 30 s"

@@ -1,7 +1,7 @@
 -- drain: read how many tasks wait for each limit that may be the slowest, and what that limit allows. It changes
 -- nothing.
 --
--- Keys: ready delayed invisible waiting groups closed meta conf limits gates tracked stats
+-- Keys: ready delayed invisible waiting groups closed meta conf limits gates tracked
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  named      how many groups with a limit of their own are counted at most
 -- ARGV[3]  largest    how many other groups are counted at most: the groups with most tasks of 200 random tasks
@@ -9,20 +9,15 @@
 -- ARGV[5]  whose      a limit whose scope is counted in any case: "queue", "groups" or "group:" and a name; or left out
 -- ARGV[6]  supposed   compute as if this limit had these rules, "" for none; or left out
 --
--- Returns {settings, scopes}. Settings: now; paused_until; how many tasks are due; how many were pushed or replayed;
--- how many were acked or buried; how many are delayed; when the first delayed task is due, "" if there is none; how
--- many are leased; how many settings and limits are stored; `order`, or "".
--- Scopes, flat, the queue first: scope ("" for the queue, * for all groups without a limit of their own); how many of
--- its tasks are due; and the text `clears slowest opens why busy rated`: when all of these tasks will have started by
--- this limit, ms (clears), the name of its slowest rule, or "-"; until when it is closed, ms, and why; 1 if its
--- concurrency holds tasks back, else 0; and 1 if it has a rate, a quota or a budget, "?" if it cannot be read, else 0;
--- and its rules.
+-- Returns {settings, scopes}. Settings: now; paused_until; how many tasks are due.
+-- Scopes, flat, the queue first, with the fields of `Scope` (dpq/explain/drain.py) in their order; 1 and 0 for true and
+-- false, "" for the slowest rule of a scope that is only closed.
 -- What tasks take is read from up to 200 of them.
 -- Lost reply: safe to send again.
 local time, named, largest, last = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local whose, supposed = ARGV[5], ARGV[6]
 
--- Needs: now, past, groups, member, rules, gate, bare, clears, some_costs
+-- Needs: now, past, groups, member, rules, gate, clears, bare
 seen.count = 2
 local heavy = redis.call('HGET', conf, 'heavy') == '1'
 local scopes, known, seen_of, order = { '', '*' }, { [''] = true, ['*'] = true }, {}, {}
@@ -106,25 +101,16 @@ for _, scope in ipairs(scopes) do
     local is_full, free = full(gate)
     busy = (is_full or free and free < count) and 1 or 0
   end
-  local rated = rules.unreadable and '?' or (rules[1] or gate.meters or rules.members
-    or gate.opens > instant) and 1 or 0
+  local rated = rules[1] or gate.meters or rules.members or gate.opens > instant
   local at, slowest = clears_at(gate, costs_of(heavy and ids or {}, gate), count, start)
-  local n = #reply
-  reply[n + 1], reply[n + 2] = scope, string.format('%.0f', count)
-  slowest = slowest == '' and '-' or slowest
-  reply[n + 3] = string.format('%.17g %s %.17g %s %d %s', at, slowest, gate.opens, gate.why, busy, rated)
-  reply[n + 4] = rules.text or ''
+  local learned = rules.ceiling > 0 and not rules.members and gate.rate or math.huge
+  for _, mate in ipairs(gate.mates or {}) do
+    learned = math.min(learned, mate.rules.ceiling > 0 and mate.rate or math.huge)
+  end
+  for _, text in ipairs({ scope, string.format('%.0f', count), string.format('%.17g', at), slowest,
+    string.format('%d', busy), rated and '1' or '0', rules.unreadable and '1' or '0', rules.text or '',
+    string.format('%.17g', learned < math.huge and learned or 0) }) do
+    reply[#reply + 1] = text
+  end
 end
--- Needs: counts
-local _, acked = counts_of('r')
-local totals = redis.call('HMGET', stats, 'pushed', 'replayed', 'acked', 'buried', 'skipped')
-for i = 1, 5 do
-  totals[i] = tonumber(totals[i] or 0) or 0
-end
-return { { string.format('%.17g', instant), paused,
-  string.format('%.0f', queued + heads), string.format('%.0f', totals[1] + totals[2] - totals[5]),
-  string.format('%.0f', totals[3] + totals[4] + acked), string.format('%.0f', redis.call('ZCARD', delayed) - due),
-  redis.call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2] or '',
-  string.format('%.0f', redis.call('ZCARD', invisible) - lapsed),
-  string.format('%.0f', redis.call('HLEN', conf) + redis.call('HLEN', limits)),
-  redis.call('HGET', conf, 'order') or '' }, reply }
+return { { string.format('%.17g', instant), paused, string.format('%.0f', queued + heads) }, reply }

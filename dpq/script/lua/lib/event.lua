@@ -1,7 +1,6 @@
 -- event: add to the stream of events what people want to see. The stream keeps about the last 10 000 events. A task
 -- that is pushed, runs and ends well has none.
--- Keys: events
--- Needs: now
+-- Needs: now, marks
 -- Gives: tell(kind, group, member, id, detail, ...), which adds an event; the names and values of more fields may
 --        follow, and then the detail is not cut. If the user has no rights for the stream, it adds nothing;
 --        tell_error(kind, id, task, text, source), which adds the end of an attempt, before the delivery is counted.
@@ -23,6 +22,8 @@ end
 local function tell_error(kind, id, task, text, source)
   local open = task.delivery == '-' or task.delivery == 'd' -- else the attempt was counted when the lease ended
   local worker, frames = string.match(source or '', '^([^\t]*)\t?(.*)$')
-  tell(kind, task.group, '', id, string.sub(text, 1, 500), 'attempt', math.max(task.attempts + (open and 1 or 0), 1),
-    'worker', string.sub(worker, 1, 100), 'frames', string.sub(frames, 1, 600))
+  local member = string.match(task.options, RAN_AS) or ''
+  local attempt = math.max(task.attempts + (open and 1 or 0), 1)
+  tell(kind, task.group, member, id, string.sub(text, 1, 500), 'attempt', attempt, 'worker',
+    string.sub(worker, 1, 100), 'frames', string.sub(frames, 1, 600))
 end

@@ -1,0 +1,110 @@
+"""The incidents of a queue, each with what to do: one table for every screen, and for the runbook.
+
+The verdict has one state, and any number of warnings. docs/operations.md has a row for each, with
+the same words. No I/O.
+"""
+
+from enum import StrEnum
+from typing import Literal
+
+Severity = Literal["bad", "warn", "good", "soft"]
+
+
+class VerdictState(StrEnum):
+    """The states of a queue, in the order in which they are looked for: the first one decides."""
+
+    SERVER_AWAY = "server away"
+    SERVER_REFUSES = "server refuses"
+    UNREADABLE = "limit unreadable"
+    PAUSED = "paused"
+    ALL_QUIET = "all workers quiet"
+    NO_CONSUMER = "no consumer"
+    HANDLERS_BUSY = "all handlers busy"
+    FAILING = "failing"
+    RATE_LIMITED = "held by a 429"
+    PACED = "paced"
+    CONCURRENCY = "held by a concurrency"
+    QUOTA = "held by a quota"
+    BY_HAND = "held by hand"
+    ONLY_DELAYED = "only delayed"
+    ONLY_DEAD = "only dead"
+    MOVING = "moving"
+    EMPTY = "empty"
+    UNKNOWN_QUEUE = "unknown queue"
+
+
+class Warned(StrEnum):
+    """The warnings: what goes wrong beside the state of a queue."""
+
+    EVICTS = "server evicts"
+    FULL = "full"
+    GROUP_FULL = "group full"
+    PRODUCERS_WAIT = "producers wait"
+    SEEN_FULL = "seen keys full"
+    SCHEDULE_DIED = "schedule died"
+    KEY_HELD = "key held by a dead letter"
+    BATCH_STANDS = "batch stands still"
+
+
+UNATTENDED = frozenset({VerdictState.ALL_QUIET, VerdictState.NO_CONSUMER})
+"""The states in which no consumer takes tasks."""
+
+BY_A_PERSON = (VerdictState.PAUSED, VerdictState.ALL_QUIET, VerdictState.BY_HAND)
+"""The states that a person has wanted; faults come before them."""
+
+SEVERITIES: dict[VerdictState, Severity] = {
+    VerdictState.RATE_LIMITED: "warn",
+    VerdictState.PACED: "soft",
+    VerdictState.ONLY_DELAYED: "soft",
+    VerdictState.MOVING: "good",
+    VerdictState.EMPTY: "soft",
+}
+"""Severities of states; a state that is not named is bad."""
+
+REMEDIES = {
+    "server away": "Start the server, or look at its log. `dpq doctor --quick` says when it "
+    "answers again.",
+    "server silent": "Its process is there: look whether it is stopped, or busy with a long "
+    "command. `dpq doctor --quick` says when it answers again.",
+    "memory full": "Raise maxmemory, or remove what fills it, such as dead letters. "
+    "`dpq doctor --quick {queue}` looks again.",
+    "read-only replica": "Give DPQ the address of the master, or make this server the master. "
+    "`dpq doctor --quick {queue}` looks again.",
+    "disk error": "Look in the server's log for a full disk or missing rights. "
+    "`dpq doctor --quick {queue}` looks again.",
+    "limit unreadable": "Set the limit again, or clear it: `dpq limit clear {scope}{queue}`.",
+    "paused": "`dpq admin resume {queue}` lets its tasks run.",
+    "all workers quiet": "`dpq workers --unquiet {worker} {queue}` lets it take tasks again.",
+    "no consumer": "Start a worker, `dpq worker MODULE:NAME {queue}`, or look into the log of the "
+    "one that ended.",
+    "consumers elsewhere": "Start the consumers with {queue}, or move the tasks: "
+    "`dpq admin export {queue}`.",
+    "all handlers busy": "Restart that process; `dpq admin bulk release --worker {worker} {queue}` "
+    "gives its tasks to other workers.",
+    "all consumers busy": "Restart that consumer; `dpq admin bulk release --held-for {seconds} "
+    "{queue}` gives its tasks to others.",
+    "failing": "`dpq admin events --kind failed {queue}` shows each.",
+    "in order": "`dpq task update {task} --delay 0 {queue}` runs it now.",
+    "held by a concurrency": "`dpq task release {task} {token} {queue}` gives its place to others.",
+    "concurrency too low": "`dpq limit set --concurrency N {scope}{queue}` lets N of them run.",
+    "held by permits": "Ask the callers of `acquire`; `dpq limit set --concurrency N "
+    "{scope}{queue}` lets N of them run.",
+    "held by a quota": "If the host allows more, `dpq limit set RATE {scope}{queue}` raises the "
+    "quota.",
+    "held by hand": "`dpq group open {group} {queue}` opens it.",
+    "only dead": "`dpq dead list {queue}` shows why; `dpq dead replay --all {queue}` runs them "
+    "again.",
+    "unknown queue": "`dpq queues` lists the queues of this server.",
+    "server evicts": "Set `maxmemory-policy noeviction`.",
+    "full": "Add workers, push less, or raise the bound: `q.admin.set_bounds(max_tasks=N)`.",
+    "group full": "Find why its tasks do not run, or raise the bound: "
+    "`q.admin.set_bounds(max_waiting=N)`.",
+    "producers wait": "Nothing if it does not last; else add workers, or push less.",
+    "seen keys full": "Open the queue with a higher `seen_max_keys`, or push with a shorter "
+    "`unique_for`.",
+    "schedule died": "`dpq dead replay {task} {queue}` starts it again.",
+    "key held by a dead letter": "`dpq dead list {queue}` shows why they died; "
+    "`dpq dead replay --all {queue}` runs them again.",
+    "batch stands still": "`dpq stats --batch {batch} {queue}` shows its tasks.",
+}
+"""Sentences on what to do, by the name of a state, of a cause of one, or of a warning."""

@@ -1,0 +1,46 @@
+-- warned: find what goes wrong beside the state of a queue: in the 20 newest dead letters, and in the batches for which
+-- the last 10 tasks of delayed wait.
+-- Keys: delayed meta dead batches
+-- Needs: now, batch_list
+-- Gives: deaths(): reason and last error of the newest dead letter; id and reason of the newest one that recurs; how
+--        many of the last day have a key, and such a key; texts are empty if there is none;
+--        standstill(): a batch for whose end a task waits, and of which no task has ended for an hour, how many of its
+--        tasks are left, and since when, ms; or three empty texts.
+local DAY, HOUR = 86400000, 3600000
+
+local function records_of(ids)
+  return ids[1] and redis.call('HMGET', meta, unpack(ids)) or {}
+end
+
+local function deaths()
+  local ids, moments, first, fault, recurs, why, keyed, known = {}, {}, '', '', '', '', 0, ''
+  for i, text in ipairs(redis.call('ZRANGE', dead, '0', '19', 'REV', 'WITHSCORES')) do
+    table.insert(i % 2 == 1 and ids or moments, text)
+  end
+  for i, raw in ipairs(records_of(ids)) do
+    local key, reason, rest, schedule = string.match(raw or '',
+      '^[^\t\n]*\t[^\t\n]*\t([^\t\n]*)\t([^\t\n]*)\t([^\t\n]*)\t?([^\t\n]*)')
+    if i == 1 and reason then
+      first, fault = reason, string.match(rest, '^[^\23-\31]*')
+    end
+    if recurs == '' and (schedule or '') ~= '' then
+      recurs, why = ids[i], reason
+    end
+    if (key or '') ~= '' and tonumber(moments[i]) > now - DAY then
+      keyed, known = keyed + 1, key
+    end
+  end
+  return first, fault, recurs, why, string.format('%.0f', keyed), known
+end
+
+local function standstill()
+  local list = batch_list()
+  for _, raw in ipairs(records_of(redis.call('ZRANGE', delayed, '-10', '-1'))) do
+    local name = list.awaited(raw or '')
+    local batch = name and list.parsed(redis.call('HGET', batches, name))
+    if batch and tonumber(batch.left) > 0 and tonumber(batch.changed) < now - HOUR then
+      return name, batch.left, batch.changed
+    end
+  end
+  return '', '', ''
+end
