@@ -197,9 +197,12 @@ def test_the_endpoint_of_a_worker(started: Any, q: DPQ, tmp_path: Path) -> None:
 
 
 def test_the_endpoint_of_a_scheduler(started: Any, url: str, q: DPQ) -> None:
-    """Ready once a server has answered; and then it ends as it is told."""
-    process, address, said = started("admin", "scheduler")
+    """Ready once a server has answered, with metrics beside; and then it ends as it is told."""
+    process, address, said = started("admin", "scheduler", "--metrics-port", "0")
     wait_for(lambda: ask(address, "ready")[0] == 200, lambda: (ask(address, "ready"), said))
+    [at] = re.findall(r"http://[\d.]+:\d+/metrics", "".join(said))
+    with urllib.request.urlopen(at, timeout=PATIENCE_S) as answer:  # noqa: S310
+        assert b"dpq_tasks" in answer.read()
     assert ask(address, "live")[0] == 200
     process.send_signal(signal.SIGTERM)
     assert process.wait(PATIENCE_S) == 0
