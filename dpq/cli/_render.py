@@ -171,7 +171,7 @@ QUEUES = (
     *(Column(state, state, n, "number") for state, n in zip(STATES, (0, 3, 5, 4, 6), strict=True)),
     Column("pushed", "pushed", 2, "number"),
     Column("acked", "acked", 1, "number"),
-    Column("verdict", lambda each: each.get("error") or each["verdict"]["sentence"], 0, "wraps"),
+    Column("error", "error", 0, "wraps"),
 )
 
 
