@@ -14,6 +14,7 @@ from dpq.registry.all_queues import inspect_server
 from dpq.types import BatchState, LeaseInfo
 from dpq.verbs.browse import LOOK_A_PAGE, LOOK_MOST
 from dpq.views.charts import SPANS
+from dpq.views.lately import FAILURES, SHOWN, failures
 from dpq.views.words import batch_counts
 from dpq.views.workers import working
 from dpq.web.search import holders
@@ -36,6 +37,8 @@ def queue(call: Call) -> Response:
         spans=SPANS,
         chosen=chosen,
         story=call.site.story(call.name, SPANS[chosen]),
+        changes=call.site.changes(call.name)[:SHOWN],
+        failures=failures(call.site.events(call.name, *FAILURES), call.site.now_ms()),
     )
 
 

@@ -1,7 +1,7 @@
 -- bury: make a task a dead letter now. If it was pushed again with `rerun` while it ran, it begins anew instead.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
---       tracked events batches followers cancelled
+--       tracked events changes batches followers cancelled
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id         "" for the one event of many tasks: nothing else is done
 -- ARGV[3]  token      of the delivery that holds the lease
@@ -18,9 +18,9 @@
 local time, id, token, reason, report = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local priority, residual, source, told = ARGV[6], ARGV[7], ARGV[8], ARGV[9]
 
--- Needs: now, record, rank, fence, place, bury, anew, back, times, producers, event
+-- Needs: now, record, rank, fence, place, bury, anew, back, times, producers, event, operator
 if id == '' then
-  tell('by_hand', '', '', '', reason, 'by', told)
+  tell_change('by_hand', '', reason, 'by', told)
   return 1
 end
 local task, refused = fence(id, token, 'b')

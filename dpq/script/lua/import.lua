@@ -1,7 +1,7 @@
 -- import: add tasks of an export, each with all that was stored of it. It adds all of them or none.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
---       tracked events batches followers recent
+--       tracked events changes batches followers recent
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  export     the id of the export
 -- ARGV[3]  last       the number of the last line of this call; 0 forgets which lines were added before
@@ -27,7 +27,7 @@
 local time, export, last, highest, lenient = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 local told, args = ARGV[6], ARGV
 
--- Needs: now, refusal, record, turn, body, place, hold, notice, event, marks, followed, others
+-- Needs: now, refusal, record, turn, body, place, hold, notice, operator, marks, followed, others
 local settings = redis.call('HMGET', conf, 'format', 'fairness', 'payloads', 'imported', 'order')
 local refused = not settings[1] and { 1 } or refusal(settings[1])
 if refused then
@@ -116,7 +116,7 @@ elseif last > upto then
   redis.call('HSET', conf, 'imported', string.format('%s %.0f', export, last))
 end
 if told ~= '' then
-  tell('by_hand', '', '', '', 'imported ' .. told)
+  tell_change('by_hand', '', 'imported ' .. told)
 end
 admit()
 return { 0, added, met }

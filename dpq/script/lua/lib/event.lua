@@ -2,8 +2,10 @@
 -- that is pushed, runs and ends well has none.
 -- Keys: events
 -- Needs: now
--- Gives: tell(kind, group, member, id, detail, ...), which adds an event; the names and values of more fields may
---        follow, and then the detail is not cut. If the user has no rights for the stream, it adds nothing;
+-- Gives: add_event(stream, most, place, kind, group, member, id, detail, ...), which adds an event to a stream of about
+--        `most`; the names and values of more fields may follow, and then the detail is not cut. If the user has no
+--        rights for the stream, it adds nothing;
+--        tell(kind, group, member, id, detail, ...), which adds one to `events`;
 --        tell_error(kind, id, task, text, source), which adds the end of an attempt, before the delivery is counted.
 --        The source is "worker TAB frames", or "", or nil;
 --        is_repeated(kind, group, member), true if the last event was the same and is less than a second old. So many
@@ -15,14 +17,20 @@ local function is_repeated(kind, group, member)
     and math.abs(now - (tonumber(fields[12]) or 0)) < 1000 -- a clock may go back
 end
 
-local function tell(kind, group, member, id, detail, ...)
-  redis.pcall('XADD', events, 'MAXLEN', '~', '10000', '*', 'kind', kind, 'group', group, 'member', member, 'task', id,
-    'detail', string.sub(detail, 1, ... and -1 or 500), 'at', stamp, ...)
+local function add_event(stream, most, place, kind, group, member, id, detail, ...)
+  return redis.pcall('XADD', stream, 'MAXLEN', '~', most, place, 'kind', kind, 'group', group, 'member', member, 'task',
+    id, 'detail', string.sub(detail, 1, ... and -1 or 500), 'at', stamp, ...)
+end
+
+local function tell(...)
+  add_event(events, '10000', '*', ...)
 end
 
 local function tell_error(kind, id, task, text, source)
   local open = task.delivery == '-' or task.delivery == 'd' -- else the attempt was counted when the lease ended
   local worker, frames = string.match(source or '', '^([^\t]*)\t?(.*)$')
-  tell(kind, task.group, '', id, string.sub(text, 1, 500), 'attempt', math.max(task.attempts + (open and 1 or 0), 1),
-    'worker', string.sub(worker, 1, 100), 'frames', string.sub(frames, 1, 600))
+  local token, member = string.match(task.options, '\28(%d+) ([^\23-\31]*)') -- RUNS_AS, of this delivery or another
+  tell(kind, task.group, token == task.token and member or '', id, string.sub(text, 1, 500), 'attempt',
+    math.max(task.attempts + (open and 1 or 0), 1), 'worker', string.sub(worker, 1, 100), 'frames',
+    string.sub(frames, 1, 600))
 end
