@@ -149,6 +149,10 @@ class Granted(NamedTuple):
     totals: dict[str, tuple[int, dict[str, int]]]
 
 
+CHANGES = ("paused", "resumed", "quieted", "unquieted", "limit_set", "by_hand")
+"""The kinds of events of what operators have done. Source: lua/lib/operator.lua."""
+
+
 class Event(Frozen):
     """Something that people want to see: a 429, a failed attempt, a death, a limit that was set.
 
