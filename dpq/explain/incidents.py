@@ -49,8 +49,11 @@ class Warned(StrEnum):
 UNATTENDED = frozenset({VerdictState.ALL_QUIET, VerdictState.NO_CONSUMER})
 """The states in which no consumer takes tasks."""
 
-BY_A_PERSON = (VerdictState.PAUSED, VerdictState.ALL_QUIET, VerdictState.BY_HAND)
-"""The states that a person has wanted; faults come before them."""
+LEAST_URGENT = (
+    *(VerdictState.BY_HAND, VerdictState.ALL_QUIET, VerdictState.PAUSED),
+    VerdictState.ONLY_DEAD,
+)
+"""The states behind all faults on a page: those that a person has wanted, then what is over."""
 
 SEVERITIES: dict[VerdictState, Severity] = {
     VerdictState.RATE_LIMITED: "warn",
