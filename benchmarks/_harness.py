@@ -28,7 +28,7 @@ import typer
 from redis import Redis
 from rich.console import Console
 
-from benchmarks._results import Section, code_of, put, section
+from benchmarks._results import Section, code_of, head_of, line_of, put, section
 from dpq import DPQ, Push
 from dpq.server import Server, find_binary
 
@@ -37,8 +37,7 @@ SLICES = 5  # alternations of the two sides in one round
 SEED = 20240229
 REPOSITORY = Path(__file__).parent.parent
 ALL = (
-    *("push", "pop", "single", "limits", "cycle", "link", "batches", "memory", "latency", "idle"),
-    *("million", "adaptive", "jitter", "budgets", "acquire", "apis"),
+    *("push", "pop", "single", "limits", "link", "batches", "memory", "latency", "idle", "million"),
 )
 NAMED = ("scrapy", "reached")
 """Benchmarks that run only when they are named: long, or programs of others."""
@@ -295,14 +294,14 @@ def _run(
         "server": f"{binary.family} {binary.version}",
     }
     if not as_json:
-        print(_HEAD.format_map(report), *_line(_COLUMNS), sep="\n")
+        print(head_of(report))
     for name in names or ALL:
         talk.print(f"{time.monotonic() - began:5.0f} s  {name}", style="dim")
         first = len(rows)
         for row in _rows(name, server):
             rows.append(row)
             if not as_json:
-                print(*_line(_cells(row)), sep="\n", flush=True)
+                print(line_of(row), flush=True)
         if write:
             about = (import_module(f"benchmarks.bench_{name}").__doc__ or "").partition("\n")[0]
             text = section(name, about, report, rows[first:])
@@ -329,34 +328,3 @@ def _rows(name: str, server: str | None) -> Iterator[dict[str, Any]]:
     except Exception as error:
         Console(stderr=True).print_exception()
         yield {"measure": f"the rest of {name}", "ok": False, "failed": repr(error)}
-
-
-_HEAD = "{server}, {machine}, Python {python}, commit {commit}"
-_COLUMNS = ("", "measure", "reached", "spread", "target", "detail")
-_WIDTHS = (3, 60, 13, 17, 17)
-
-
-def _cells(row: dict[str, Any]) -> Sequence[str]:
-    if "failed" in row:
-        return "NO", row["measure"], "failed", "", "", row["failed"]
-    unit, target = row["unit"], row["target"]
-    return (
-        ("yes" if row["ok"] else "NO") if target else "",
-        row["measure"],
-        f"{row['reached']:.3g} {unit}",
-        f"{row['least']:.3g} - {row['most']:.3g}",
-        f"{target['kind']} {target['bound']:g} {unit}" if target else "-",
-        row["detail"],
-    )
-
-
-def _line(cells: Sequence[str]) -> Iterator[str]:
-    """Pad the cells of one row; a long name has a line of its own."""
-    first, name, *others = cells
-    if len(name) > _WIDTHS[1]:
-        yield f"{'':{_WIDTHS[0]}}  {name}"
-        name = ""
-    padded = [
-        f"{cell:{width}}" for cell, width in zip((first, name, *others), _WIDTHS, strict=False)
-    ]
-    yield "  ".join((*padded, others[-1])).rstrip()

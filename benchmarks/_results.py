@@ -64,16 +64,23 @@ def _git(*words: str) -> str:
 
 def section(name: str, about: str, report: dict[str, Any], rows: Sequence[dict[str, Any]]) -> str:
     """Write the rows of one benchmark."""
-    lines = [
-        f"## {name}, {report['server']}\n\n{about}\n",
-        "{server}, {machine}, Python {python}, commit {commit}, {when}.\n".format_map(report),
-        "| measure | target | reached | spread | detail |",
-        "|---|---|---|---|---|",
-    ]
-    for row in rows:
-        cells = [row["measure"], *_figures(row)]
-        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-    return "\n".join(lines)
+    heading = f"## {name}, {report['server']}\n\n{about}\n"
+    return "\n".join([heading, head_of(report), *map(line_of, rows)])
+
+
+def head_of(report: dict[str, Any]) -> str:
+    """Write where and when it was measured, and the head of the table."""
+    return """\
+{server}, {machine}, Python {python}, commit {commit}, {when}.
+
+| measure | target | reached | spread | detail |
+|---|---|---|---|---|""".format_map(report)
+
+
+def line_of(row: dict[str, Any]) -> str:
+    """Write one row of the table."""
+    cells = [row["measure"], *_figures(row)]
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
 def _figures(row: dict[str, Any]) -> tuple[str, str, str, str]:

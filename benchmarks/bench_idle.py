@@ -1,39 +1,22 @@
-"""What do a waiting consumer, an idle worker and a scheduler send while nothing happens?
-
-Also, without a target: what a scheduler costs at rest, if 100 000 queues are in its list.
-"""
+"""What do a waiting consumer, an idle worker and a scheduler send while nothing happens?"""
 
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import partial
 
-from benchmarks._harness import Bench, Result, Target, run_one, server_clock, wait_until
-from dpq import Push, Scheduler, Worker
-from dpq.queue.base import operations_named
-from dpq.registry.all_queues import after_opening
+from benchmarks._harness import Bench, Result, Target, run_one
+from dpq import Scheduler, Worker
 from dpq.script.assembly import script
-from dpq.server import Server
 
 EACH = 5  # consumers and workers, a sample each
 QUEUES = 100
 WINDOW = 30.0  # seconds: a waiter looks again by itself every 10 s, and a block lasts 30 s
 SETTLED = 12.0  # seconds from the beginning: a waiter's first look without a marker is over
 
-MANY = 100_000
-MANY_WINDOW = 20.0
-A_CALL = 500
-SENT = ("evalsha", "eval", "bzpopmin", "sscan", "script|exists", "script|load", "scard")
-"""What a scheduler sends, and its scripts do not call."""
-
 
 def measure(bench: Bench) -> list[Result]:
-    return [*together(bench), *many()]
-
-
-def together(bench: Bench) -> list[Result]:
     """Count what all three kinds send at the same time, seen by MONITOR."""
     consumers = [bench.queue() for _ in range(EACH)]
     served = [bench.queue() for _ in range(EACH)]
@@ -103,60 +86,6 @@ def owner_of(command: str, owners: dict[str, str]) -> str:
     if words[0] == "BZPOPMIN" and words[1].endswith(":tick"):
         return "s"
     return next((owner for name, owner in owners.items() if name in command), "")
-
-
-def many() -> list[Result]:
-    """What a scheduler costs at rest that finds many names: commands, and processor time."""
-    with private() as bench:
-        redis = bench.redis
-        scheduler = Scheduler(bench.client())
-        send = scheduler._session.send_all
-        for at in range(0, MANY, A_CALL):
-            queues = [operations_named(f"q{n}") for n in range(at, at + A_CALL)]
-            send([queue.open(create=True) for queue in queues])
-            send([after_opening(q, lambda q: q.push_many([Push(payload=1)])) for q in queues])
-            redis.sadd("{dpq}:queues", *(f"q{n}" for n in range(at, at + A_CALL)))
-        thread = threading.Thread(target=scheduler.run, daemon=True)
-        thread.start()
-        wait_until(lambda: rested(scheduler), "the scheduler has stepped its queues", 300)
-        time.sleep(15)
-        server = server_clock(bench.server.pid)
-        before = sent_by(bench), server(), time.process_time()
-        time.sleep(MANY_WINDOW)
-        after = sent_by(bench), server(), time.process_time()
-        calls, there, here = ((b - a) / MANY_WINDOW for a, b in zip(before, after, strict=True))
-        served = len(scheduler._upkeep.queues)
-        scheduler.stop()
-        thread.join()
-    what = f"a scheduler at rest, {MANY} queues"
-    detail = f"it serves {served}, over {MANY_WINDOW:g} s"
-    return [
-        Result(f"{what}: sends", "/s", None, [calls], detail),
-        Result(f"{what}: processor time of the server", "ms/s", None, [there * 1000], detail),
-        Result(f"{what}: its own processor time", "ms/s", None, [here * 1000], detail),
-    ]
-
-
-def rested(scheduler: Scheduler) -> bool:
-    """All its queues are opened and stepped, and its walk over the names has ended."""
-    queues = list(scheduler._upkeep.queues.values())
-    return (
-        len(queues) == 10_000
-        and not scheduler._names.walking
-        and all(queue.settings is not None for queue in queues)
-    )
-
-
-def sent_by(bench: Bench) -> int:
-    stats = bench.redis.info("commandstats")
-    return sum(stats.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in SENT)
-
-
-@contextmanager
-def private() -> Iterator[Bench]:
-    """A benchmark with a server of its own."""
-    with Server.start() as server:
-        yield Bench(server)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,7 @@
-"""What do limits cost, what does a group cost that may not run, and how exactly does a pop wait?"""
+"""What does a group cost that may not run, and what a limit of others?"""
 
-import multiprocessing
 import time
-from collections.abc import Callable, Iterator
-from itertools import pairwise
-from multiprocessing.queues import SimpleQueue
-from multiprocessing.synchronize import Barrier
+from collections.abc import Iterator
 from statistics import median
 from typing import Any
 
@@ -16,54 +12,15 @@ from benchmarks._harness import (
     Result,
     Target,
     payload,
-    percentile,
-    ratio,
     run_one,
     server_clock,
 )
-from benchmarks.bench_pop import GROUPS, TASKS, in_hundreds
 from benchmarks.bench_push import ONE_BY_ONE
 from dpq import DPQ, Push
 
-WIDE = 1_000_000  # units a second, and at once: never reached here
 CLOSED = 1_000_000  # tasks that wait in a closed group
 BESIDE = 100_000  # the same, beside the tasks that are popped
 POPS = 12
-RATE, WAITERS, SECONDS = 50, 4, 4
-START_PATIENCE_S = 120  # until all processes have started
-
-
-def _hundreds_in_groups(bench: Bench) -> Result:
-    queue = bench.queue()
-    queue.set_limit(WIDE, 1, WIDE)
-    queue.set_limit(100, 1, 100, group="*")
-    queue.push_many(
-        Push(payload=payload(n), priority=p, group=f"host-{bench.random.randrange(GROUPS)}.com")
-        for n, p in enumerate(bench.priorities(TASKS))
-    )
-    name = f"in hundreds, a limit on the queue and on {GROUPS} groups / 100 ZADD"
-    return Result(name, "x", Target("at least", 0.28), *in_hundreds(bench, queue))
-
-
-def _one_by_one(bench: Bench) -> Result:
-    free, limited = bench.queue(), bench.queue()
-
-    def fill() -> None:
-        for queue in (free, limited):
-            queue.admin.drop()
-            bench.fill(queue, SLICES * ONE_BY_ONE)
-        limited.set_limit(WIDE, 1, WIDE)
-
-    def consume(queue: DPQ[Any]) -> Callable[[], None]:
-        def run() -> None:
-            for _ in range(ONE_BY_ONE):
-                queue.pop().on_success()
-
-        return run
-
-    name = "pop + ack under a limit that never binds / without one"
-    measured = ratio(bench, consume(limited), consume(free), fill, ONE_BY_ONE)
-    return Result(name, "x", Target("at least", 0.9), *measured)
 
 
 def _pops_time(bench: Bench, queue: DPQ[Any]) -> tuple[float, float]:
@@ -137,55 +94,7 @@ def _beside(bench: Bench, what: str, groups: int) -> Result:
     return Result(name, "x", Target("at most", 1.15), samples[1:], detail)
 
 
-def _consume(url: str, name: str, start: "Barrier", grants: "SimpleQueue[list[float]]") -> None:
-    seen: list[float] = []
-    with DPQ[Any].from_url(url, name, default_visibility=60) as queue:
-        queue.stats()  # opens it
-        start.wait()
-        until = time.monotonic() + SECONDS
-        while time.monotonic() < until:
-            task = queue.pop(timeout=0.5).task
-            if task and task.visible_until:
-                seen.append(task.visible_until.timestamp() * 1000)
-                queue.ack(task)
-    grants.put(seen)
-
-
-def _exact_waits(bench: Bench) -> Iterator[Result]:
-    late: list[float] = []
-    calls: list[float] = []
-    context = multiprocessing.get_context("spawn")
-    for _ in range(ROUNDS):
-        queue = bench.queue()
-        queue.set_limit(RATE, 1)
-        bench.fill(queue, 2 * RATE * SECONDS)
-        grants: SimpleQueue[list[float]] = context.SimpleQueue()
-        start = context.Barrier(WAITERS + 1, timeout=START_PATIENCE_S)
-        arguments = (bench.server.url, queue.queue_name, start, grants)
-        processes = [
-            context.Process(target=_consume, args=arguments, daemon=True) for _ in range(WAITERS)
-        ]
-        for process in processes:
-            process.start()
-        start.wait()  # the time begins when all have started, however long that takes
-        before = bench.script_time()[0]
-        moments = sorted(moment for _ in processes for moment in grants.get())
-        for process in processes:
-            process.join()
-        acks = len(moments)
-        calls.append((bench.script_time()[0] - before - acks) / acks)
-        late.append(percentile([b - a - 1000 / RATE for a, b in pairwise(moments)], 0.99))
-        queue.admin.drop()
-    shape = f"{WAITERS} waiting processes, {RATE}/s"
-    name = f"lateness of a unit's grant, {shape}, p99"
-    yield Result(name, "ms", Target("at most", 5), late)
-    yield Result(f"calls of pop for each unit, {shape}", "", Target("at most", 2.2), calls)
-
-
 def measure(bench: Bench) -> Iterator[Result]:
-    yield _hundreds_in_groups(bench)
-    yield _one_by_one(bench)
-    yield from _exact_waits(bench)
     yield _past_a_group(bench, "closed")
     yield _past_a_group(bench, "spent")
     for groups in (0, 500):

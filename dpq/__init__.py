@@ -10,93 +10,55 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from dpq.model.display import CleanRecords
+from dpq.model.late import late
 
 if TYPE_CHECKING:
-    from dpq.limits.limits import Adaptive, RateLimit, Reserve
-    from dpq.limits.quota import Quota
-    from dpq.limits.signals import RateLimited, Reject, Release, Retry, Signal
-    from dpq.model.backoff import Backoff
-    from dpq.model.errors import (
-        BatchFinishedError,
-        BatchNotFoundError,
-        ConfigurationError,
-        CostWarning,
-        DPQError,
-        DuplicateTaskError,
-        ExportFileError,
-        ImportConflictError,
-        LeaseLostError,
-        LimitTimeoutError,
-        NotConfirmedError,
-        PayloadError,
-        QueueFullError,
-        ResultTimeoutError,
-        ServerWarning,
-        TaskDeadError,
-        TaskNotFoundError,
-    )
-    from dpq.model.filter import Filter
-    from dpq.model.results import NO_RESULT
-    from dpq.model.task import Popped, Push, Task, TaskState
-    from dpq.queue.first import pop_first
-    from dpq.queue.first_async import pop_first_async
-    from dpq.queue.queue import DPQ
-    from dpq.queue.queue_async import AsyncDPQ
-    from dpq.registry.all_queues import known_queues
-    from dpq.scheduler import Scheduler
-    from dpq.tasks import Tasks
-    from dpq.worker.handlers import Context
-    from dpq.worker.worker import Worker
-    from dpq.worker.worker_async import AsyncWorker
+    from dpq.limits.limits import Adaptive as Adaptive
+    from dpq.limits.limits import RateLimit as RateLimit
+    from dpq.limits.limits import Reserve as Reserve
+    from dpq.limits.quota import Quota as Quota
+    from dpq.limits.signals import RateLimited as RateLimited
+    from dpq.limits.signals import Reject as Reject
+    from dpq.limits.signals import Release as Release
+    from dpq.limits.signals import Retry as Retry
+    from dpq.limits.signals import Signal as Signal
+    from dpq.model.backoff import Backoff as Backoff
+    from dpq.model.errors import BatchFinishedError as BatchFinishedError
+    from dpq.model.errors import BatchNotFoundError as BatchNotFoundError
+    from dpq.model.errors import ConfigurationError as ConfigurationError
+    from dpq.model.errors import CostWarning as CostWarning
+    from dpq.model.errors import DPQError as DPQError
+    from dpq.model.errors import DuplicateTaskError as DuplicateTaskError
+    from dpq.model.errors import ExportFileError as ExportFileError
+    from dpq.model.errors import ImportConflictError as ImportConflictError
+    from dpq.model.errors import LeaseLostError as LeaseLostError
+    from dpq.model.errors import LimitTimeoutError as LimitTimeoutError
+    from dpq.model.errors import NotConfirmedError as NotConfirmedError
+    from dpq.model.errors import PayloadError as PayloadError
+    from dpq.model.errors import QueueFullError as QueueFullError
+    from dpq.model.errors import ResultTimeoutError as ResultTimeoutError
+    from dpq.model.errors import ServerWarning as ServerWarning
+    from dpq.model.errors import TaskDeadError as TaskDeadError
+    from dpq.model.errors import TaskNotFoundError as TaskNotFoundError
+    from dpq.model.filter import Filter as Filter
+    from dpq.model.results import NO_RESULT as NO_RESULT
+    from dpq.model.task import Popped as Popped
+    from dpq.model.task import Push as Push
+    from dpq.model.task import Task as Task
+    from dpq.model.task import TaskState as TaskState
+    from dpq.queue.first import pop_first as pop_first
+    from dpq.queue.first_async import pop_first_async as pop_first_async
+    from dpq.queue.queue import DPQ as DPQ
+    from dpq.queue.queue_async import AsyncDPQ as AsyncDPQ
+    from dpq.registry.all_queues import known_queues as known_queues
+    from dpq.scheduler import Scheduler as Scheduler
+    from dpq.tasks import Tasks as Tasks
+    from dpq.worker.handlers import Context as Context
+    from dpq.worker.worker import Worker as Worker
+    from dpq.worker.worker_async import AsyncWorker as AsyncWorker
 
 __version__: str
 """The version with the commit that it was built from, as it was installed."""
-
-__all__ = [
-    "DPQ",
-    "NO_RESULT",
-    "Adaptive",
-    "AsyncDPQ",
-    "AsyncWorker",
-    "Backoff",
-    "BatchFinishedError",
-    "BatchNotFoundError",
-    "ConfigurationError",
-    "Context",
-    "CostWarning",
-    "DPQError",
-    "DuplicateTaskError",
-    "ExportFileError",
-    "Filter",
-    "ImportConflictError",
-    "LeaseLostError",
-    "LimitTimeoutError",
-    "NotConfirmedError",
-    "PayloadError",
-    "Popped",
-    "Push",
-    "QueueFullError",
-    "Quota",
-    "RateLimit",
-    "RateLimited",
-    "Reject",
-    "Release",
-    "Reserve",
-    "ResultTimeoutError",
-    "Retry",
-    "Scheduler",
-    "ServerWarning",
-    "Signal",
-    "Task",
-    "TaskDeadError",
-    "TaskNotFoundError",
-    "TaskState",
-    "Tasks",
-    "Worker",
-    "known_queues",
-    "pop_first",
-    "pop_first_async",
-]
 
 _HOMES = {
     "limits.limits": ("Adaptive", "RateLimit", "Reserve"),
@@ -138,7 +100,7 @@ _HOMES = {
 }
 """The module of this package that defines each public name."""
 
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+__all__ = sorted(name for names in _HOMES.values() for name in names)
 
 _MODULES = (
     *("aiohttp", "httpx", "httpx2", "metrics", "otel", "requests"),
@@ -147,6 +109,8 @@ _MODULES = (
 """Modules that are attributes after `import dpq` alone, as `dpq.testing`."""
 
 logging.getLogger(__name__).addHandler(CleanRecords())
+
+_load = late(__name__, _HOMES)
 
 if not TYPE_CHECKING:  # a type checker would take any name for one of this module
 
@@ -161,11 +125,7 @@ if not TYPE_CHECKING:  # a type checker would take any name for one of this modu
             except metadata.PackageNotFoundError:  # a checkout that is run and was not installed
                 globals()[name] = "0.0"
             return globals()[name]
-        if name not in _HOME_OF:
-            raise AttributeError(f"module 'dpq' has no attribute {name!r}", name=name)
-        value = getattr(import_module(f"dpq.{_HOME_OF[name]}"), name)
-        globals()[name] = value
-        return value
+        return _load(name)
 
     def __dir__():
         """List the public names, loaded or not."""

@@ -69,7 +69,7 @@ class Middleware:
         response = await exchange.send(request, lambda: handler(request), _close)
         setattr(response, PERMIT, exchange.permit)
         if exchange.ends_with_body:
-            exchange.read_body(response)
+            exchange.read_body()
             _follow(response, exchange)
         return response
 

@@ -88,7 +88,7 @@ _ABOUT = dict(
 TOTALS = {
     f"dpq_{OTHER_NAMES.get(name, name)}": (name, " ".join(_ABOUT.get(name, "").split()))
     for name, field in QueueStats.model_fields.items()
-    if field.default == 0 and name not in HELD and not name.startswith(PARTED)
+    if field.default == 0 and name not in (*STATES, *HELD) and not name.startswith(PARTED)
 }
 """Counters of queues: their name without `_total`, the field of the statistics, and their help.
 Each total of the statistics is one, unless its parts have labels."""

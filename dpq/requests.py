@@ -86,7 +86,7 @@ class Adapter(BaseAdapter):
         )
         setattr(response, PERMIT, exchange.permit)
         if exchange.ends_with_body:
-            exchange.read_body(response)
+            exchange.read_body()
             _follow(response, exchange)
         return response
 

@@ -10,70 +10,42 @@ from typing import TYPE_CHECKING
 from dpq.model.late import late
 
 if TYPE_CHECKING:
-    from dpq.explain.drain import Drain
-    from dpq.explain.verdict import Verdict, VerdictState
-    from dpq.limits.budget import Budget
-    from dpq.limits.states import LimitState, MemberState, QuotaState
-    from dpq.model.batch_state import BatchState
-    from dpq.model.history import Event, Slot, Times
-    from dpq.model.queue_settings import Bounds, Fairness, Order, Payloads, Settings
-    from dpq.model.reports import (
-        BulkProgress,
-        Health,
-        Imported,
-        LeaseInfo,
-        Problem,
-        QueueStats,
-        WorkerInfo,
-    )
-    from dpq.model.result_data import Progress, Result
-    from dpq.model.task import Cost, DeadTask, OnDead, OnDuplicate
-    from dpq.queue.admin import Admin
-    from dpq.queue.admin_async import AsyncAdmin
-    from dpq.queue.dead import DeadLetters
-    from dpq.queue.dead_async import AsyncDeadLetters
-    from dpq.queue.permits import Permit
-    from dpq.queue.permits_async import AsyncPermit
-    from dpq.tasks import TaskFunction
-
-__all__ = [
-    "Admin",
-    "AsyncAdmin",
-    "AsyncDeadLetters",
-    "AsyncPermit",
-    "BatchState",
-    "Bounds",
-    "Budget",
-    "BulkProgress",
-    "Cost",
-    "DeadLetters",
-    "DeadTask",
-    "Drain",
-    "Event",
-    "Fairness",
-    "Health",
-    "Imported",
-    "LeaseInfo",
-    "LimitState",
-    "MemberState",
-    "OnDead",
-    "OnDuplicate",
-    "Order",
-    "Payloads",
-    "Permit",
-    "Problem",
-    "Progress",
-    "QueueStats",
-    "QuotaState",
-    "Result",
-    "Settings",
-    "Slot",
-    "TaskFunction",
-    "Times",
-    "Verdict",
-    "VerdictState",
-    "WorkerInfo",
-]
+    from dpq.explain.drain import Drain as Drain
+    from dpq.explain.verdict import Verdict as Verdict
+    from dpq.explain.verdict import VerdictState as VerdictState
+    from dpq.limits.budget import Budget as Budget
+    from dpq.limits.states import LimitState as LimitState
+    from dpq.limits.states import MemberState as MemberState
+    from dpq.limits.states import QuotaState as QuotaState
+    from dpq.model.batch_state import BatchState as BatchState
+    from dpq.model.history import Event as Event
+    from dpq.model.history import Slot as Slot
+    from dpq.model.history import Times as Times
+    from dpq.model.queue_settings import Bounds as Bounds
+    from dpq.model.queue_settings import Fairness as Fairness
+    from dpq.model.queue_settings import Order as Order
+    from dpq.model.queue_settings import Payloads as Payloads
+    from dpq.model.queue_settings import Settings as Settings
+    from dpq.model.reports import BulkProgress as BulkProgress
+    from dpq.model.reports import Health as Health
+    from dpq.model.reports import Imported as Imported
+    from dpq.model.reports import LeaseInfo as LeaseInfo
+    from dpq.model.reports import Problem as Problem
+    from dpq.model.reports import QueueStats as QueueStats
+    from dpq.model.reports import WorkerInfo as WorkerInfo
+    from dpq.model.result_data import Progress as Progress
+    from dpq.model.result_data import Result as Result
+    from dpq.model.task import Cost as Cost
+    from dpq.model.task import DeadTask as DeadTask
+    from dpq.model.task import OnDead as OnDead
+    from dpq.model.task import OnDuplicate as OnDuplicate
+    from dpq.queue.admin import Admin as Admin
+    from dpq.queue.admin_async import AsyncAdmin as AsyncAdmin
+    from dpq.queue.dead import DeadLetters as DeadLetters
+    from dpq.queue.dead_async import AsyncDeadLetters as AsyncDeadLetters
+    from dpq.queue.permits import Permit as Permit
+    from dpq.queue.permits_async import AsyncPermit as AsyncPermit
+    from dpq.tasks import TaskFunction as TaskFunction
 
 _HOMES = {
     "explain.drain": ("Drain",),
@@ -103,6 +75,8 @@ _HOMES = {
     "tasks": ("TaskFunction",),
 }
 """The module of DPQ that defines each name."""
+
+__all__ = [name for names in _HOMES.values() for name in names]
 
 if not TYPE_CHECKING:  # a type checker would take any name for one of this module
     __getattr__ = late(__name__, _HOMES)

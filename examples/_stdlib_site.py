@@ -291,7 +291,7 @@ def main() -> int:
     """Serve all pages on one host, and print each answer, until SIGINT or SIGTERM."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rate", type=int, default=20)
-    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--port", type=int, default=8429, help="%(default)s; 0: any free port")
     asked = parser.parse_args()
 
     def tell(status: int, module: str) -> None:

@@ -39,9 +39,12 @@ import uuid
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import cache
+from importlib import metadata
 
 import fakeredis
 import pytest
+import typer.testing
 from hypothesis import HealthCheck, Phase, settings
 from kit.compiled import compile_once
 from redis import Redis
@@ -115,6 +118,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started by `&` in a script
         signal.signal(signal.SIGINT, signal.default_int_handler)
     compile_once()
+    typer.testing._get_command = cache(typer.testing._get_command)  # makes all commands: 0.1 s
+    metadata.version = cache(metadata.version)  # redis-py asks for each connection: 1 ms
     config.addinivalue_line("markers", "fakeredis: runs on fakeredis as well as on real servers")
     config.addinivalue_line(
         "markers", "many_calls: not on fakeredis, except in the soak's settings"

@@ -462,13 +462,11 @@ def test_shared_files_only_define(path):
 
 @each("path", LUA_FILES)
 def test_needs_are_named(path):
-    """A file names exactly those files that it uses itself, and a shared one the keys as well."""
+    """A file names exactly those files that it uses itself."""
     text = path.read_text()
     reads, _ = global_names(path)
     others = {name for name in reads if GIVEN_BY.get(name, path) != path}
     if path in SHARED:
-        keys = re.findall(r"^-- Keys: (.*(?:\n--  +.*)*)", text, re.M)
-        assert sorted(re.findall(r"\w+", " ".join(keys))) == sorted(reads & KEY_NAMES)
         assert reads - others <= ({"time"} if path.stem == "now" else KEY_NAMES)
         assert "\n  -- Needs" not in text
     needs = needs_of(text)

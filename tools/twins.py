@@ -38,6 +38,9 @@ BLOCKING = [
     "link/listener",
     "link/session",
     "link/waiter",
+    "worker/fetcher",
+    "worker/telling",
+    "worker/wakeups",
 ]
 
 TWINS = {twin: f"{twin}_async" for twin in BLOCKING} | {"httpx2": "httpx"}

@@ -7,6 +7,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from dpq import Quota, RateLimit
+from dpq.limits.answers import window_of
 from dpq.model.errors import ConfigurationError
 from dpq.model.validation import label
 
@@ -30,7 +31,8 @@ class BatchJob:
         headers: Headers of each request. Their values are shown and stored nowhere.
         server: The URL of the queue's server; by default a private one, in SAVE.queue.
         queue: The queue's name; by default it is of the file and its content.
-        group: The name of what shares the limits in the queue; by default the API's host.
+        group: The name of what shares the limits in the queue; by default the API's host, without a
+            port, as the transports for HTTP clients name it.
         also: Files of answers of other machines.
         workers: Requests that are open at once, here.
         cost_from: The field of a line that says its tokens; None estimates them.
@@ -63,14 +65,16 @@ class BatchJob:
     ordered: bool = False
     again: bool = False
     retry_dead: bool = False
+    host: str = field(default="", init=False)
 
     def __post_init__(self) -> None:
         try:
             parts = urlsplit(self.url)
-            known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-        except ValueError:  # a port that is no number, half an IPv6 address
+            known = parts.scheme in ("http", "https") and parts.port != 0
+            self.host = (parts.hostname or "").rstrip(".").encode("idna").decode()
+        except ValueError:  # a port that is no number, half an IPv6 address, no name of a host
             known = False
-        if not known:
+        if not (known and self.host):
             raise ConfigurationError("url must begin with http:// or https://, and name a host")
         if "#" in self.url:
             raise ConfigurationError("url has a #, which is not sent: write it as %23")
@@ -82,7 +86,7 @@ class BatchJob:
         self.file = Path(self.file)
         self.save = Path(self.save or self.file.with_suffix(".results.jsonl"))
         self.also = [Path(each) for each in self.also]
-        self.group = label("group", self.group or parts.netloc.rpartition("@")[2])
+        self.group = label("group", self.group or self.host)
         self.server = self.server or f"embedded:{self.save}.queue"
 
     @property
@@ -96,15 +100,17 @@ class BatchJob:
         return Path(self.save or "")
 
 
-def fitted(window: RateLimit | Quota, largest: Mapping[str, int]) -> RateLimit | Quota:
-    """Give a window of a named unit, if it has no burst, a part of its rate as burst."""
-    if isinstance(window, Quota) or not window.unit or window.burst != 1:
+def fitted(window: RateLimit | Quota, largest: Mapping[str, int], host: str) -> RateLimit | Quota:
+    """Make a plain rate the kind of window that its host has; of tokens, a bucket by default."""
+    if isinstance(window, Quota) or window.burst != 1 or window.adaptive or window.moving:
         return window
-    if window.adaptive or window.moving:
+    kind = window_of(host)
+    if kind == "moving" and float(window.rate).is_integer():
+        return replace(window, moving=True)
+    if not (kind or window.unit):
         return window
-    return replace(
-        window, burst=max(1, round(window.rate * BURST_SHARE), largest.get(window.unit, 1))
-    )
+    burst = max(1, round(window.rate * BURST_SHARE), largest.get(window.unit, 1))
+    return replace(window, burst=burst)
 
 
 def queue_word(path: Path) -> str:

@@ -89,7 +89,7 @@ class _Run:
         results = Results(job.answers, job.also, batch)
         results.read()
         queue = job.queue or f"{queue_word(job.file)}-{batch.digest[:8]}"
-        limits = [fitted(each, batch.largest) for each in job.limits]
+        limits = [fitted(each, batch.largest, job.host) for each in job.limits]
         self._job = replace(job, limits=limits, queue=queue)
         self._reader: Reader = reader
         self._batch: Batch = batch

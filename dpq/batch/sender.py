@@ -130,13 +130,14 @@ class Sender:
         if not meaning.again:
             self._give_up(status, said)
         self._progress.refused(status, limited=meaning.is_limit)
-        limited = RateLimited.from_headers(status, headers, body=text)
-        if isinstance(limited, RateLimited) or meaning.about == "host":
-            self.trouble = said  # that says nothing of the address, or of the request
-            if isinstance(limited, RateLimited):
-                limited.reason = said
-            raise limited or Retry(reason=said)
-        self._try_again(task, said, meaning.wait)
+        if not meaning.is_limit and meaning.about != "host":
+            self._try_again(task, said, meaning.wait)
+        self.trouble = said  # it says nothing of the address, or of the request
+        if not meaning.is_limit:
+            raise Retry(meaning.wait, said)
+        limited = RateLimited(meaning.wait, status=status, reason=said)
+        limited.guessed = meaning.guessed
+        raise limited
 
     def _try_again(self, task: Task[Any], said: str, wait: float | None = None) -> NoReturn:
         """Let a request that has failed come again, if it has attempts left."""

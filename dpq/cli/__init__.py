@@ -12,9 +12,9 @@ from typing import Annotated
 import typer
 
 import dpq
-from dpq.cli import admin, dead, doctor, limits, look, pop, produce, run, task, web, worker
-from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, TAKES_IDS, AnyUrl, Queue
-from dpq.cli._terminal import BareNumber, Program, log_to_stderr, show_fault, tell_warnings
+from dpq.cli import admin, dead, doctor, limits, look, produce, run, task, web, worker
+from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, TAKES_IDS, AnyUrl, BareNumber, Queue
+from dpq.cli._terminal import Program, log_to_stderr, show_fault, tell_warnings
 
 __all__ = ["app", "main"]
 
@@ -47,8 +47,7 @@ def root(
         ),
     ] = 0,
     version: Annotated[
-        bool,
-        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """A delayed priority queue with visibility timeouts on Redis.
@@ -75,7 +74,7 @@ def root(
 
 _add = partial(app.command, rich_help_panel="Work")
 _add()(produce.push)
-_add(cls=BareNumber)(pop.pop)
+_add(cls=BareNumber)(task.pop)
 _add()(worker.worker)
 _add()(run.run)
 

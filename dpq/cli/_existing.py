@@ -49,19 +49,27 @@ def existing(url: str, queue: str, *, awaited: bool = False) -> Iterator[DPQ[Any
 
 
 def on_queue(function: Command) -> Command:
-    """Make a command that opens an existing queue for a function."""
-    return _command(function, existing)
+    """Make a command that opens an existing queue for a function; with `watch` it may come yet."""
+
+    def opened(url: str, queue: str, given: dict[str, Any]) -> Any:
+        return existing(url, queue, awaited=given.get("watch") is not None)
+
+    return _command(function, opened)
 
 
 def on_new_queue(function: Command) -> Command:
     """Make a command that opens a queue for a function, whether it exists or not."""
-    return _command(function, DPQ[Any].from_url)
+
+    def opened(url: str, queue: str, given: dict[str, Any]) -> Any:
+        return DPQ[Any].from_url(url, queue, order=given.pop("order", None))
+
+    return _command(function, opened)
 
 
-def _command(function: Command, opened: Callable[[str, str], Any]) -> Command:
+def _command(function: Command, opened: Callable[[str, str, dict[str, Any]], Any]) -> Command:
     @wraps(function)
     def command(*, url: str, queue: str, **given: Any) -> None:
-        with opened(url, queue) as q:
+        with opened(url, queue, given) as q:
             function(q, **given)
 
     _, *own = inspect.signature(function, eval_str=True).parameters.values()

@@ -5,22 +5,53 @@
 
 import math
 import re
+import threading
 from collections.abc import Callable
-from typing import Annotated, Any, TypeVar, get_args
+from contextlib import closing, suppress
+from functools import partial
+from itertools import zip_longest
+from typing import Annotated, Any, TypeVar
 
 import typer
+from redis.exceptions import RedisError
+from typer.core import TyperCommand
 
-from dpq import ConfigurationError
-from dpq.cli._completion import complete_queue
-from dpq.cli._terminal import FOREVER
+from dpq.limits.header_values import span_in
+from dpq.link.connect import open_url
+from dpq.model.errors import DPQError
 from dpq.model.masking import SCHEMES
 from dpq.model.queue_settings import Order
+from dpq.registry.all_queues import known_queues
 from dpq.types import Cost
+
+WITHIN_SECONDS = 1.0
+"""Seconds for the server to answer: somebody waits at the terminal."""
+
+
+def complete_queue(ctx: typer.Context, incomplete: str) -> list[str]:
+    """List the names of queues that begin so; none if the server does not answer soon."""
+    url = str(ctx.params.get("url") or ctx.find_root().params.get("url"))
+    if url.startswith("embedded:"):
+        return []
+    names: list[str] = []
+    looking = threading.Thread(target=_look, args=(url, names), daemon=True)
+    looking.start()
+    looking.join(WITHIN_SECONDS)
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def _look(url: str, names: list[Any]) -> None:
+    with suppress(RedisError, DPQError, OSError), closing(open_url(url)) as opened:
+        names += known_queues(opened.client)
+
 
 T = TypeVar("T")
 
 DEFAULT_URL = "redis://localhost:6379/0"
 DEFAULT_QUEUE = "default"
+
+FOREVER = "inf"
+"""The value of `--wait` without a number."""
 
 TAKES_IDS = {"ignore_unknown_options": True}
 """Context settings of commands that take ids: one id in 64 starts with "-". No short options."""
@@ -56,14 +87,15 @@ def named_queues(ctx: Any, queue: list[str] | None, *, also: bool = True) -> lis
     return [str(root.params["queue"])] if before else []
 
 
-def word(read: Callable[[str], T]) -> Callable[[str], T]:
-    """Make a reader of `dpq.limits.words` a parser of an option: its error is wrong usage."""
+def reader(read: Callable[[str], T], form: str = "") -> Callable[[object], T]:
+    """Make a parser of an option: an error of `read` is wrong usage, and says the form."""
 
-    def parse(text: str) -> T:
+    def parse(text: object) -> T:  # the default of an option may be a number
         try:
-            return read(text)
-        except ConfigurationError as error:
-            raise typer.BadParameter(str(error)) from None
+            return read(str(text))
+        except ValueError as error:
+            said = f"{text!r}: write {form}" if form else str(error)
+            raise typer.BadParameter(said) from None
 
     return parse
 
@@ -76,49 +108,55 @@ def number(text: str) -> float:
         return float(text)
 
 
-def seconds(text: str) -> float:
-    """Read seconds; the error says the form."""
-    try:
-        return number(text)
-    except ValueError:
-        raise typer.BadParameter(f"{text!r}: write seconds, as 300 for 5 minutes") from None
+def _seconds(least: float, text: str) -> float:
+    seconds = span_in(text)
+    if seconds is None:
+        seconds = number(text)
+    if not seconds >= least:
+        raise ValueError
+    return seconds
 
 
-def read_attempts(text: str) -> float:
-    """Read a bound of attempts: a whole number, or `inf`."""
-    if str(text) == FOREVER:
-        return math.inf
-    try:
-        return int(text)
-    except ValueError:
-        raise typer.BadParameter(f"{text!r}: write a whole number, or {FOREVER}") from None
+def seconds(least: float = -math.inf) -> Callable[[object], float]:
+    """Make a parser of seconds, which also takes a span as `5m` or `1h30m`."""
+    bound = "" if least == -math.inf else f", {least:g} or more"
+    return reader(partial(_seconds, least), f"seconds, or a time as 90s, 5m or 1h30m{bound}")
 
 
-def read_delays(text: str) -> list[float]:
-    """Read delays in seconds, as in `1,5,30`; the queue knows their bounds."""
-    try:
-        return [float(word) for word in str(text).split(",")]
-    except ValueError:
-        raise typer.BadParameter(f"{text!r}: write delays in seconds, as in 1,5,30") from None
+class BareNumber(TyperCommand):
+    """A command whose `--wait` or `--watch` may stand without a number: for ever, each second."""
+
+    bare = {"--wait": FOREVER, "--watch": "1"}  # noqa: RUF012 - never changed
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Insert the missing number."""
+        full: list[str] = []
+        for word, following in zip_longest(args, args[1:], fillvalue=""):
+            full.append(word)
+            if word in self.bare and not re.match(r"-?[\d.]|inf|nan", following):
+                full.append(self.bare[word])
+        return super().parse_args(ctx, full)
 
 
-def read_cost(text: str) -> Cost:
-    """Read the units of a task: `3`, or `tokens=1800` with commas between more.
-
-    The queue knows the bounds, and what a unit may be called.
-    """
-    text = str(text)  # the default of the option is a number
+def _cost(text: str) -> Cost:
     if text.isdecimal() and text.isascii():
         return int(text)
     units: dict[str, int] = {}
     for word in text.split(","):
         unit, equals, amount = word.strip().rpartition("=")
         if not re.fullmatch("[0-9]{1,10}", amount) or (equals and not unit) or unit in units:
-            raise typer.BadParameter(
-                f"{text!r}: write a cost as 3, as tokens=1800, or as 1,tokens=1800,usd=900"
-            )
+            raise ValueError
         units[unit] = int(amount)
     return units
+
+
+read_cost = reader(_cost, "a cost as 3, as tokens=1800, or as 1,tokens=1800,usd=900")
+read_attempts = reader(
+    lambda text: math.inf if text == FOREVER else int(text), f"a whole number, or {FOREVER}"
+)
+read_delays = reader(
+    lambda text: [float(word) for word in text.split(",")], "delays in seconds, as 1,5,30"
+)
 
 
 SELDOM = "Seldom needed"
@@ -135,8 +173,23 @@ def option(
 ) -> Any:
     """Make an option with a value; `unset` is the default in its help, none if it is ""."""
     panel = SELDOM if seldom else more.pop("rich_help_panel", None)
-    more |= {"metavar": metavar, "help": text, "show_default": unset or False}
-    return typer.Option(*names, rich_help_panel=panel, **more)
+    return typer.Option(*names, rich_help_panel=panel, **_shown(metavar, text, unset, more))
+
+
+def argument(metavar: str, text: str, *, unset: str | bool = True, **more: Any) -> Any:
+    """Make an argument, as `option` does."""
+    return typer.Argument(**_shown(metavar, text, unset, more))
+
+
+def flag(text: str, *names: str, seldom: bool = False) -> Any:
+    """Make an option without a value."""
+    return typer.Option(*names, help=text, rich_help_panel=SELDOM if seldom else None)
+
+
+def _shown(metavar: str, text: str, unset: str | bool, more: dict[str, Any]) -> dict[str, Any]:
+    if metavar.strip("[]") == "SECONDS":
+        more["parser"] = seconds(more.pop("min", -math.inf))
+    return {"metavar": metavar, "help": text, "show_default": unset or False, **more}
 
 
 def _url(help_text: str) -> Any:
@@ -165,7 +218,6 @@ Queues = Annotated[
         "NAME",
         "A queue; repeat it for more.",
         "--queue",
-        unset="",
         autocompletion=complete_queue,
         envvar="DPQ_QUEUES",
         rich_help_panel="Where",
@@ -183,26 +235,21 @@ TaskIds = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Id
 Token = Annotated[
     int, typer.Argument(metavar="TOKEN", help="The delivery's token, as pop has printed it.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Delete. Without it, nothing is deleted.")]
+Json = Annotated[bool, flag("Print JSON, one object per line.", "--json")]
+Yes = Annotated[bool, flag("Delete. Without it, nothing is deleted.", "--yes")]
 Priority = Annotated[
     float,
     option(
         "NUMBER",
         'Higher runs first (lower if the order is "min"): any 64-bit int, or float.',
-        parser=number,
+        parser=reader(number, "a number"),
     ),
 ]
 NewPriority = Annotated[
-    float | None, option("NUMBER", "The new priority.", unset="unchanged", parser=number)
+    float | None,
+    option("NUMBER", "The new priority.", unset="unchanged", parser=reader(number, "a number")),
 ]
-Delay = Annotated[float, option("SECONDS", "Seconds until the task is ready.", parser=seconds)]
-
-
-def _order(text: str) -> str:
-    if text not in (orders := get_args(Order)):
-        raise typer.BadParameter(f"{text!r} is not one of {', '.join(orders)}")
-    return text
+Delay = Annotated[float, option("SECONDS", "Seconds until the task is ready.")]
 
 
 NewOrder = Annotated[
@@ -211,9 +258,7 @@ NewOrder = Annotated[
         "ORDER",
         "Make a new queue in which the biggest priority runs first, equal ones fifo or lifo; or "
         "with min the smallest.",
-        unset="",
         seldom=True,
-        parser=_order,
     ),
 ]
 OfReason = Annotated[

@@ -12,13 +12,31 @@ from socketserver import TCPServer, ThreadingMixIn
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
+from dpq.cli._options import option
+from dpq.cli._terminal import Failed
+
 log = logging.getLogger(__name__)
 
 Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 """A WSGI application."""
 
+LOCAL = "127.0.0.1"
+
 ASK_SECONDS = 10.0
 """Seconds without a byte after which a connection ends: as long as Prometheus waits."""
+
+
+def port(text: str, **more: Any) -> Any:
+    """Make an option for a port."""
+    return option("PORT", f"{text}; 0 takes a free one.", min=0, max=65535, **more)
+
+
+def missing(error: ImportError, extra: str, packages: str) -> Failed:
+    """Make the error for a command whose packages are not installed."""
+    return Failed(
+        f"{error.name or error} is missing: install DPQ with its extra {extra!r}, or give "
+        f"`pip install {packages}`"
+    )
 
 
 class _Handler(WSGIRequestHandler):

@@ -2,11 +2,10 @@
 
 A child writes lines into a pipe of its own, whose number it gets as `--report-to`:
 
-    beat          a server has received its first heartbeat
-    health JSON   its health, every second
-    said TEXT     the error that ends it
+    beat     a server has received its first heartbeat
+    {...}    its health, every second
 
-If all children end without a beat, the parent gives up, and repeats the last error.
+If all children end without a beat, the parent gives up.
 """
 
 import contextlib
@@ -22,9 +21,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
-from dpq.cli import _terminal
-from dpq.cli._health_port import HealthSource
 from dpq.cli._terminal import FAILED, USAGE, Failed
+from dpq.cli.daemon import HealthSource
 from dpq.model.backoff import longer_pause
 from dpq.model.reports import Health
 from dpq.worker.stop_signals import stop_signals
@@ -39,7 +37,7 @@ LONGEST_PAUSE_SECONDS = 30.0
 """Seconds before a child that died is started again: the pause doubles from the first to this."""
 
 HEALTHY_SECONDS = 60.0
-"""Seconds after which a child that dies has the first pause again."""
+"""Seconds of a run after which the pause is the first one again."""
 
 MOST_STARTS = 4
 """Starts of a child before the parent gives up, if no child at all has reached its first beat.
@@ -72,7 +70,6 @@ class Child:
         self.signals_sent = 0  # the number of signals to the running process
         self.starts = 0
         self.has_beat = False  # True once one of its processes has sent a beat
-        self.last_error = ""
         self.health = Health(live=True, ready=False)
         self._told = 0.0  # the time of the last report of health
         self._began = 0.0
@@ -83,7 +80,6 @@ class Child:
         self._began = time.monotonic()
         self.signals_sent = 0
         self.starts += 1
-        self.last_error = ""
         self.health, self._told = Health(live=True, ready=False), self._began
         self._close_reports()
         self._reports, write = os.pipe()
@@ -102,19 +98,14 @@ class Child:
 
     def read_reports(self) -> None:
         """Read the reports of the process from its pipe."""
-        if self._reports is None:
-            return
+        lines = b""
         with contextlib.suppress(BlockingIOError):
-            for line in (
-                os.read(self._reports, MAX_REPORT_BYTES).decode(errors="replace").split("\n")
-            ):
-                kind, _, text = line.partition(" ")
-                self.has_beat = self.has_beat or kind == "beat"
-                self.last_error = text if kind == "said" else self.last_error
-                if kind == "health":
-                    with contextlib.suppress(ValueError):  # the line was cut
-                        self.health = Health.model_validate_json(text)
-                        self._told = time.monotonic()
+            lines = os.read(self._reports, MAX_REPORT_BYTES) if self._reports else b""
+        for line in lines.splitlines():
+            self.has_beat = self.has_beat or line == b"beat"
+            with contextlib.suppress(ValueError):  # a beat, or a line that was cut
+                self.health = Health.model_validate_json(line)
+                self._told = time.monotonic()
 
     @property
     def silent(self) -> bool:
@@ -233,21 +224,15 @@ class Parent:
 
     def _ended(self, child: Child, pid: int, code: int) -> None:
         ending = f"process {pid}: {_how(code)}"
-        if self._signals:
+        if self._signals or code == 0:
             child.over = True
             self._code = self._code or (0 if code in CLEAN else FAILED)
-            log.info("%s", ending)
-        elif code == 0:
-            child.over = True
             log.info("%s", ending)
         elif code == USAGE:  # the next process would fail in the same way
             child.over, self._code = True, USAGE
             self._signals = max(1, self._signals)
         elif child.starts >= MOST_STARTS and not any(each.has_beat for each in self._children):
-            said = f"; its last error: {child.last_error}" if child.last_error else ""
-            self._failure = (
-                f"{ending} before its first heartbeat, in all {child.starts} starts of it{said}"
-            )
+            self._failure = f"{ending} before its first heartbeat, in all {child.starts} starts"
             child.over = True
             self._signals = max(1, self._signals)
         else:
@@ -294,25 +279,18 @@ def end_with(parent: int) -> None:
 
 
 def report_through(pipe: int, source: HealthSource) -> Callable[[], None]:
-    """Report health and the last error to the parent; return a function that reports a beat."""
+    """Report health to the parent; return a function that reports a beat."""
     os.set_inheritable(pipe, False)  # programs that handlers start must not get the pipe
     os.set_blocking(pipe, False)
-    beaten = threading.Event()
 
     def write(line: str) -> None:
         with contextlib.suppress(OSError):  # the parent may have ended
-            os.write(pipe, line.encode(errors="replace") + b"\n")
-
-    def beat() -> None:
-        if not beaten.is_set():
-            beaten.set()
-            write("beat")
+            os.write(pipe, line.encode() + b"\n")
 
     def tell() -> None:
         while True:
-            write(f"health {source.ask().model_dump_json()}")
+            write(source.ask().model_dump_json())
             time.sleep(HEALTH_SECONDS)
 
     threading.Thread(target=tell, name="dpq-tell", daemon=True).start()
-    _terminal.on_failure = lambda text: write(f"said {text}")
-    return beat
+    return lambda: write("beat")

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+from rich.progress import BarColumn
 
 from dpq import AsyncDPQ
 from dpq.batch import BatchOutcome, Progress
@@ -26,14 +26,7 @@ class RunMeter(Progress):
         self._json = as_json
         self._limited_before: int | None = None
         self._seen: list[Point] = []
-        self._bar = Bar(
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[told]}"),
-            lines=as_json,
-            total=total,
-            told="",
-        )
+        self._bar = Bar(BarColumn(bar_width=24), lines=as_json, at_once=True)
 
     def say(self, text: str) -> None:
         """Write a message for a waiting person."""
@@ -47,11 +40,9 @@ class RunMeter(Progress):
             self._show(await queue.stats(), await queue.admin.group(group))
 
         await look()
-        try:
+        with self._bar:
             async with repeated(self._bar.seconds, look):
                 yield
-        finally:
-            self._bar.stop()
 
     def _show(self, stats: QueueStats, state: LimitState) -> None:
         closed = state.opens_at if state.reason in ("rate limited", "closed by hand") else None
@@ -81,7 +72,7 @@ class RunMeter(Progress):
         text += pace.say
         if closed:
             text += f", {state.reason} until {say_moment(closed, datetime.now(UTC))}"
-        self._bar.show(f"{done} of {self.total}, {text}", completed=done, told=text)
+        self._bar.show(f"{done} of {self.total}, {text}", done, self.total)
 
 
 def tell_outcome(outcome: BatchOutcome, save: Path, *, as_json: bool) -> None:

@@ -6,6 +6,7 @@ what a queue is.
 
 import logging
 import os
+import re
 import sys
 import time
 import traceback
@@ -21,7 +22,7 @@ from redis.exceptions import AuthenticationError, RedisError
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from rich.console import Console
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperGroup
 
 from dpq.model.display import shown, shown_json
 from dpq.model.errors import ConfigurationError, DPQError, ServerWarning
@@ -38,18 +39,12 @@ FAILED, USAGE, INTERRUPTED = 1, 2, 130
 TABLE_WIDTH = 160
 """Columns of a table in a file or a pipe: wide enough for ids, times and some payload."""
 
-FOREVER = "inf"
-"""The value of `--wait` without a number."""
-
 LOG_LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
 
 TEXT = logging.Formatter("%(asctime)s UTC %(levelname)-7s %(message)s")
 """The form of a log record. Times are UTC, as in all that the program writes."""
 
 TEXT.converter, TEXT.default_msec_format = time.gmtime, "%s.%03d"
-
-on_failure: Callable[[str], None] | None = None
-"""A function that is also called with the text of an error that ends the program."""
 
 on_talk: Callable[[str], object] | None = None
 """A function that writes the messages of `talk` instead, as `--log json` does."""
@@ -145,7 +140,7 @@ class Program(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Accept `-v` also behind the command."""
-        return super().parse_args(ctx, loud_first(args, _takers(self)))
+        return super().parse_args(ctx, loud_first(args))
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command."""
@@ -180,29 +175,11 @@ def server_away_by(error: BaseException, queue: str = "") -> "Verdict | None":
     return server_away(queue, no_answer(error), time.time() * 1000)
 
 
-def _takers(command: Any) -> set[str]:
-    """List the options of a command, and of all below it, that take a value."""
-    own = {
-        name
-        for option in command.params
-        if not (getattr(option, "is_flag", False) or getattr(option, "count", False))
-        for name in option.opts
-        if name.startswith("-")
-    }
-    return own.union(*(_takers(each) for each in getattr(command, "commands", {}).values()))
-
-
-def loud_first(args: list[str], takers: set[str]) -> list[str]:
-    """Move every `-v` to the front, but not the value of an option, and nothing behind `--`."""
+def loud_first(args: list[str]) -> list[str]:
+    """Move every `-v` to the front, but nothing behind `--`."""
     end = args.index("--") if "--" in args else len(args)
-    loud: list[str] = []
-    rest: list[str] = []
-    for position, word in enumerate(args):
-        before = args[position - 1] if position else ""
-        value = before in takers and before not in BareNumber.bare
-        said = word == "--verbose" or (word[:2] == "-v" and set(word[1:]) == {"v"})
-        (loud if said and position < end and not value else rest).append(word)
-    return loud + rest
+    loud = [word for word in args[:end] if word == "--verbose" or re.fullmatch("-v+", word)]
+    return loud + [word for word in args[:end] if word not in loud] + args[end:]
 
 
 def _report(ctx: Any, error: Exception, code: int) -> NoReturn:
@@ -214,28 +191,4 @@ def _report(ctx: Any, error: Exception, code: int) -> NoReturn:
     if ":" in url:  # a URL without ":" has no password, and may be a part of any text
         lines = [line.replace(url, mask(url)) for line in lines]
     talk("".join(lines))
-    if on_failure:
-        on_failure(lines[-1].removeprefix("error: "))
     raise typer.Exit(code) from error
-
-
-class BareNumber(TyperCommand):
-    """A command whose `--wait` or `--watch` may stand without a number: for ever, each second."""
-
-    bare = {"--wait": FOREVER, "--watch": "1"}  # noqa: RUF012 - never changed
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Insert the missing number."""
-        full: list[str] = []
-        for position, word in enumerate(args):
-            full.append(word)
-            if word in self.bare and not _is_number(args[position + 1 : position + 2]):
-                full.append(self.bare[word])
-        return super().parse_args(ctx, full)
-
-
-def _is_number(words: list[str]) -> bool:
-    try:
-        return bool(words) and float(words[0]) is not None
-    except ValueError:
-        return False

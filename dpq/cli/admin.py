@@ -9,11 +9,10 @@ import typer
 
 from dpq import DPQ
 from dpq.cli._existing import on_new_queue, on_queue
-from dpq.cli._options import Json, option
+from dpq.cli._options import Json, argument, flag, option
 from dpq.cli._terminal import emit, talk
 from dpq.cli.bulk import bulk
-from dpq.cli.daemon import scheduler
-from dpq.cli.metrics import metrics
+from dpq.cli.daemon import metrics, scheduler
 from dpq.cli.transfer import export, import_
 from dpq.model.display import shown
 from dpq.model.moments import moment_of, say_moment
@@ -35,8 +34,7 @@ LOOK_SECONDS = 0.5
 def pause(
     q: DPQ[Any],
     seconds: Annotated[
-        float | None,
-        typer.Argument(metavar="[SECONDS]", help="The pause.", show_default="until resume"),
+        float | None, argument("[SECONDS]", "The length of the pause.", unset="until resume")
     ] = None,
 ) -> None:
     """Pause the queue: no consumer gets a task."""
@@ -65,7 +63,7 @@ def events(
     ] = "",
     count: Annotated[int, option("COUNT", "Events at most.", "-n", min=1, max=AT_ONCE)] = 100,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with what happens, until Ctrl-C.")
+        bool, flag("Go on with what happens, until Ctrl-C.", "--follow", "-f")
     ] = False,
     task: Annotated[str | None, option("ID", "Only the events of this task.", unset="all")] = None,
     kind: Annotated[

@@ -1,25 +1,22 @@
 """`dpq admin bulk`: an action on all tasks that pass a filter, with its progress."""
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any, Literal
 
 import typer
-from rich.progress import BarColumn, TextColumn
+from rich.progress import BarColumn
 
 from dpq import DPQ, Filter, TaskState
 from dpq.cli import _terminal
-from dpq.cli._existing import existing
+from dpq.cli._existing import on_queue
 from dpq.cli._options import (
-    DEFAULT_QUEUE,
-    DEFAULT_URL,
     NewPriority,
     OfGroup,
     OfReason,
-    Queue,
-    Url,
     Yes,
+    flag,
     option,
 )
 from dpq.cli._progress import Bar
@@ -39,7 +36,9 @@ MOST_LEASES = 10**9
 Action = Literal["cancel", "update", "run", "release", "bury", "replay", "purge", "drop"]
 
 
+@on_queue
 def bulk(
+    q: DPQ[Any],
     action: Annotated[
         Action,
         typer.Argument(
@@ -53,8 +52,7 @@ def bulk(
     ] = None,
     group: OfGroup = None,
     key_prefix: Annotated[
-        str | None,
-        option("TEXT", "Only keys that begin with this.", unset="any", seldom=True),
+        str | None, option("TEXT", "Only keys that begin with this.", unset="any", seldom=True)
     ] = None,
     least: Annotated[
         float | None, option("NUMBER", "Only from this priority on.", unset="any", seldom=True)
@@ -91,11 +89,9 @@ def bulk(
         float | None, option("SECONDS", "Of release: what is held this long.", unset="any", min=0)
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only count the tasks, and print their number.")
+        bool, flag("Only count the tasks, and print their number.", "--dry-run")
     ] = False,
     yes: Yes = False,
-    url: Url = DEFAULT_URL,
-    queue: Queue = DEFAULT_QUEUE,
 ) -> None:
     """Act on all tasks that pass the filters, in steps; prints how many were changed.
 
@@ -124,37 +120,28 @@ def bulk(
     if (action == "drop" or leases) and (chosen != Filter() or dry_run):
         raise typer.BadParameter("drop, --worker and --held-for go with no filter")
     if action in DESTROYS and not (dry_run or yes):
-        what = f"drops {queue!r}" if action == "drop" else f"{action}s tasks of {queue!r}"
+        name = repr(q.queue_name)
+        what = f"drops {name}" if action == "drop" else f"{action}s tasks of {name}"
         raise typer.BadParameter(f"this {what}: to do it, add --yes", param_hint="--yes")
-    with existing(url, queue) as q:
-        if action == "drop":
-            stats = q.stats()
-            q.admin.drop()
-            print(sum(getattr(stats, each) for each in TaskState))
-        elif leases:
-            _release_held(q, worker, held_for, yes)
-        elif dry_run:
-            states = [each for each in OF_STATES[action] if state in (None, each)]
-            print(sum(q.admin.count(chosen.of(each)) for each in states))
-        else:
-            with _shown() as bar:
-                made = q.admin.bulk(
-                    *(action, chosen),
-                    priority=priority,
-                    reason=because,
-                    rate=rate,
-                    progress=bar,
-                    by=this_user("dpq admin bulk"),
-                )
-            _tell(made)
-
-
-def _tell(made: BulkProgress) -> None:
-    print(made.done)
-    if made.missed:
-        talk(f"{made.missed} tasks had changed meanwhile, and were left")
-    if made.stopped:
-        raise Failed(f"stopped: {made.done} of {made.count} tasks were changed")
+    if action == "drop":
+        stats = q.stats()
+        q.admin.drop()
+        print(sum(getattr(stats, each) for each in TaskState))
+    elif leases:
+        _release_held(q, worker, held_for, yes)
+    elif dry_run:
+        states = [each for each in OF_STATES[action] if state in (None, each)]
+        print(sum(q.admin.count(chosen.of(each)) for each in states))
+    else:
+        by = this_user("dpq admin bulk")
+        more: Any = {"priority": priority, "reason": because, "rate": rate, "by": by}
+        with _shown() as show:
+            made = q.admin.bulk(action, chosen, progress=show, **more)
+        print(made.done)
+        if made.missed:
+            talk(f"{made.missed} tasks had changed meanwhile, and were left")
+        if made.stopped:
+            raise Failed(f"stopped: {made.done} of {made.count} tasks were changed")
 
 
 def _release_held(q: DPQ[Any], worker: str | None, held_for: float | None, yes: bool) -> None:
@@ -182,34 +169,25 @@ def _agreed(what: str, yes: bool) -> bool:
     return yes or typer.confirm(shown(f"This {what}; they may run again at once. Do it?"), err=True)
 
 
-class _Shown:
-    """Shows the progress; returns False once the action is to stop."""
-
-    def __init__(self) -> None:
-        self.stops = False
-        self.bar = Bar(
-            BarColumn(), TextColumn("{task.fields[told]}"), lines=False, told="", total=1
-        )
-
-    def __call__(self, now: BulkProgress) -> bool:
-        acted = now.done + now.missed
-        told = f"{acted} of {now.count} done" if acted else f"{now.count} found"
-        self.bar.show(told, told=told, completed=acted, total=max(1, now.count))
-        return not self.stops
-
-
 @contextmanager
-def _shown() -> Iterator[_Shown]:
+def _shown() -> Iterator[Callable[[BulkProgress], bool]]:
     """Show the progress of the body; Ctrl-C stops it after a step, a second one at once."""
-    shown = _Shown()
+    stops = False
 
     def stop(*_: object) -> None:
+        nonlocal stops
         signal.signal(signal.SIGINT, before)
-        shown.stops = True
+        stops = True
+
+    def show(now: BulkProgress) -> bool:
+        acted = now.done + now.missed
+        told = f"{acted} of {now.count} done" if acted else f"{now.count} found"
+        bar.show(told, acted, max(1, now.count))
+        return not stops
 
     before = signal.signal(signal.SIGINT, stop)
     try:
-        yield shown
+        with Bar(BarColumn(), at_once=True) as bar:
+            yield show
     finally:
         signal.signal(signal.SIGINT, before)
-        shown.bar.stop()

@@ -6,9 +6,11 @@ import typer
 
 from dpq import DPQ, TaskState
 from dpq.cli._existing import on_queue
-from dpq.cli._options import TAKES_IDS, Json, OfGroup, OfReason, TaskIds, option
+from dpq.cli._options import TAKES_IDS, Json, OfGroup, OfReason, TaskIds, flag, option
 from dpq.cli._terminal import talk
 from dpq.cli.look import show_tasks
+from dpq.queue.inside import operations_of, session_of
+from dpq.verbs.stored import chosen_by
 
 app = typer.Typer(no_args_is_help=True, help="List or replay dead letters.")
 
@@ -23,10 +25,13 @@ def list_dead(
     json: Json = False,
 ) -> None:
     """Show dead tasks with their reason and last error; the newest first."""
-    found = q.dead.list(10**9, reason=reason, group=group)
+    any_of_them = reason is None and group is None
+    skipped = max(0, q.stats().dead - count) if any_of_them else 0
+    listed = operations_of(q).dead_list
+    found = session_of(q).run(listed, 10**9, chosen_by(reason, group, None), skipped)
     show_tasks(q.queue_name, TaskState.DEAD, found[: -count - 1 : -1], json)
-    if len(found) > count:
-        talk(f"{len(found) - count} more: dpq dead list -n {len(found)}")
+    if (more := skipped + len(found) - count) > 0:
+        talk(f"{more} more: dpq dead list -n {count + more}")
 
 
 @app.command(context_settings=TAKES_IDS)
@@ -34,7 +39,7 @@ def list_dead(
 def replay(
     q: DPQ[Any],
     ids: TaskIds = None,
-    everything: Annotated[bool, typer.Option("--all", help="All dead tasks.")] = False,
+    everything: Annotated[bool, flag("All dead tasks.", "--all")] = False,
     reason: OfReason = None,
     group: OfGroup = None,
     rate: Annotated[

@@ -6,19 +6,19 @@ from typing import Annotated, Any, Literal
 import typer
 from redis.exceptions import ResponseError
 
-from dpq import DPQ, RateLimit
+from dpq import DPQ, Quota, RateLimit
 from dpq.cli import _terminal
 from dpq.cli._existing import on_new_queue, on_queue
-from dpq.cli._options import SELDOM, Json, option, word
-from dpq.cli._render import group_sheet, limit_table, scope_name
+from dpq.cli._options import Json, argument, flag, option, reader
+from dpq.cli._render import limit_table, scope_name
 from dpq.cli._terminal import Failed, emit, tables, talk
 from dpq.limits import words
 from dpq.limits.limits import EVERY_GROUP
-from dpq.limits.rules import LimitRules
+from dpq.limits.rules import LimitRules, limit_words
 from dpq.link.cluster import forbidden
 from dpq.model.display import shown
+from dpq.model.errors import ConfigurationError
 from dpq.model.moments import say_moment
-from dpq.model.rates import per_text
 from dpq.model.validation import label
 from dpq.types import LimitState
 from dpq.verbs.history import MAX_EVENTS
@@ -34,16 +34,23 @@ group_app = typer.Typer(
     no_args_is_help=True, help="Close or open a group for all consumers; `limit list` shows them."
 )
 
+
+def _rate(text: str) -> RateLimit | Quota:
+    try:
+        return words.read_word(text)
+    except ConfigurationError as error:
+        if "/" in text or text[:1].isdigit():
+            raise
+        raise ConfigurationError(f"{error}; if it is a group, write --group {text}") from None
+
+
 OfGroup = Annotated[
     str | None, option("NAME", "The limit of this group.", "--group", unset="the whole queue")
 ]
 OfEveryGroup = Annotated[
-    bool,
-    typer.Option("--every-group", help="The limit of each group without one of its own."),
+    bool, flag("The limit of each group without one of its own.", "--every-group")
 ]
-Sure = Annotated[
-    bool, typer.Option("--yes", help="Do not ask at a terminal.", rich_help_panel=SELDOM)
-]
+Sure = Annotated[bool, flag("Do not ask at a terminal.", "--yes", seldom=True)]
 
 
 def _scope(group: str | None, every_group: bool) -> str | None:
@@ -62,7 +69,7 @@ def set_limit(
         list[RateLimit] | None,  # quotas too, but typer takes no union
         typer.Argument(
             metavar="RATE",
-            parser=word(words.read_word),
+            parser=reader(_rate),
             help="Units per time: 10/s, 300/15m, 5000/h, 2.5/min, 100/60 (seconds). Several RATEs "
             "hold together. Options follow: burst=N units at once after a pause; "
             "reserve=UNITS:PRIORITY of the burst for this priority or a better one; moving: never "
@@ -79,18 +86,13 @@ def set_limit(
         int | None, option("N", "Tasks that may run at once.", unset="any number")
     ] = None,
     in_order: Annotated[
-        bool,
-        typer.Option(
-            "--in-order",
-            help="One task at a time; a retry holds up the rest.",
-        ),
+        bool, flag("One task at a time; a retry holds up the rest.", "--in-order")
     ] = False,
     member: Annotated[
         list[str] | None,
         option(
             "NAME",
             "A key or proxy of the group; the limit holds for each. Give it several times.",
-            unset="",
             seldom=True,
         ),
     ] = None,
@@ -104,24 +106,17 @@ def set_limit(
         ),
     ] = None,
     max_tasks: Annotated[
-        int | None,
-        option("N", "The most live tasks of the queue; 0: no bound.", unset="", seldom=True),
+        int | None, option("N", "The most live tasks of the queue; 0: no bound.", seldom=True)
     ] = None,
     max_waiting: Annotated[
-        int | None,
-        option("N", "The most waiting tasks of each group; 0: no bound.", unset="", seldom=True),
+        int | None, option("N", "The most waiting tasks of each group; 0: no bound.", seldom=True)
     ] = None,
     when_full: Annotated[
         Literal["refuse", "drop_worst"] | None,
-        option("MODE", "In a full group: refuse, or drop_worst of it.", unset="", seldom=True),
+        option("MODE", "In a full group: refuse, or drop_worst of it.", seldom=True),
     ] = None,
     reset: Annotated[
-        bool,
-        typer.Option(
-            "--reset",
-            help="Forget what was granted, counted and learned.",
-            rich_help_panel=SELDOM,
-        ),
+        bool, flag("Forget what was granted, counted and learned.", "--reset", seldom=True)
     ] = False,
     yes: Sure = False,
 ) -> None:
@@ -184,7 +179,8 @@ def _change(q: DPQ[Any], scope: str | None, rules: LimitRules | None, yes: bool)
             talk(f"{what} stands nowhere: nothing to remove")
             return
         if rules and rules.reset:
-            talk(f"  forgets  {_forgotten(q, scope)}; `dpq limit undo` brings none of it back")
+            what_goes = "what was granted, counted and learned"
+            talk(f"  forgets  {what_goes}: `dpq limit undo` brings none of it back")
         yes = yes or (change.rules == stands and not (rules and rules.reset))
     verb = "Remove" if rules is None else "Set"
     if not yes and _terminal.asks() and not typer.confirm(shown(f"{verb} {what}?"), err=True):
@@ -194,22 +190,8 @@ def _change(q: DPQ[Any], scope: str | None, rules: LimitRules | None, yes: bool)
     if rules is None:
         talk(f"cleared {what}")
     else:
-        said = words.limit_words(rules) + ["begun anew"] * rules.reset
+        said = limit_words(rules) + ["begun anew"] * rules.reset
         talk(f"limited {scope_name(scope)} of {q.queue_name!r}: {', '.join(said)}")
-
-
-def _forgotten(q: DPQ[Any], scope: str | None) -> str:
-    """Say what a reset forgets of a limit."""
-    said = ["what was granted and counted so far"]
-    state = next((each for each in q.admin.limits() if each.group == scope), None)
-    if state and state.rate is not None:
-        per = state.windows[0].per
-        said.append(f"the learned rate of {per_text(round(state.rate, 2), per)}")
-    if state and state.slack:
-        said.append(f"the learned slack of {state.slack:.15g} s")
-    if scope == EVERY_GROUP or (state and state.members):
-        said.append("what was learned of each " + ("group" if scope == EVERY_GROUP else "member"))
-    return ", ".join(said)
 
 
 def _bounds(q: DPQ[Any]) -> str:
@@ -230,9 +212,7 @@ def _all_states(q: DPQ[Any]) -> list[LimitState]:
 @on_queue
 def list_limits(
     q: DPQ[Any],
-    group: Annotated[
-        str | None, option("NAME", "Only this group, with all its values.", unset="all")
-    ] = None,
+    group: Annotated[str | None, option("NAME", "Only this group.", unset="all")] = None,
     json: Json = False,
 ) -> None:
     """Show all limits, the units that are left, and which groups are closed."""
@@ -241,12 +221,9 @@ def list_limits(
         emit({"queue": q.queue_name, **state.model_dump()})
     if json:
         return
-    if group is None:
-        tables().print(limit_table(f"limits of {q.queue_name}", states))
-        if any(q.admin.bounds()[:2]):
-            talk(_bounds(q))
-    else:
-        tables().print(group_sheet(f"group {group} of {q.queue_name}", states[0]))
+    tables().print(limit_table(f"limits of {q.queue_name}", states))
+    if group is None and any(q.admin.bounds()[:2]):
+        talk(_bounds(q))
 
 
 @app.command("clear")
@@ -296,10 +273,7 @@ def close_group(
     q: DPQ[Any],
     name: GroupName,
     seconds: Annotated[
-        float | None,
-        typer.Argument(
-            metavar="[SECONDS]", help="Seconds from now.", show_default="until it is opened"
-        ),
+        float | None, argument("[SECONDS]", "Seconds from now.", unset="until it is opened")
     ] = None,
     member: OneMember = None,
 ) -> None:

@@ -2,15 +2,15 @@
 
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing
 from typing import Annotated, Any
 
 import typer
 from redis.exceptions import ResponseError
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
-from rich.progress import BarColumn, TaskProgressColumn, TextColumn
+from rich.progress import BarColumn
 
 from dpq import DPQ, Task, TaskState
 from dpq.cli._existing import existing, judged, on_queue
@@ -25,7 +25,7 @@ from dpq.cli._options import (
     option,
 )
 from dpq.cli._progress import Bar
-from dpq.cli._render import all_queues, batch_bar, counts, dead_tasks, live_tasks, slots_table
+from dpq.cli._render import HISTORY, QUEUES, TASKS, batch_bar, changes, counts, report
 from dpq.cli._terminal import FAILED, Failed, at_terminal, emit, say, tables, talk
 from dpq.explain.drain import MAX_OVER_SECONDS
 from dpq.explain.operations import Operations
@@ -38,6 +38,7 @@ from dpq.queue.looking import looking_client
 from dpq.registry.all_queues import all_names, ask_queues
 from dpq.types import Drain, Verdict, VerdictState
 from dpq.views import words
+from dpq.views.verdict import say_drain
 
 
 @on_queue
@@ -59,14 +60,8 @@ def peek(
 
 def show_tasks(queue: str, state: TaskState, tasks: list[Any], json: bool) -> None:
     """Print tasks as lines of JSON or as a table; if there is none, say so."""
-    if json:
-        for task in tasks:
-            emit(task.model_dump())
-    elif tasks:
-        render = dead_tasks if state is TaskState.DEAD else live_tasks
-        tables().print(render(f"{state} in {queue}", tasks))
-    else:
-        talk(f"no task is {state} in {queue!r}")
+    none = f"no task is {state} in {queue!r}"
+    report(f"{state} in {queue}", TASKS, tasks, json=json, none=none)
 
 
 @on_queue
@@ -80,7 +75,6 @@ def get(
             "[SECONDS]",
             "Print the result instead: wait this long for the task's end, without a number for "
             "ever, and show its progress.",
-            unset="",
             min=0,
         ),
     ] = None,
@@ -113,34 +107,17 @@ def get(
 def _follow(q: DPQ[Any], task_id: str) -> None:
     """Show the state and the progress of a task until it has ended."""
     said = ""
-    bar = Bar(
-        TextColumn("{task.fields[state]}", markup=False),
-        BarColumn(),
-        TaskProgressColumn(),
-        TextColumn("{task.fields[text]}", markup=False),
-        lines=False,
-        state="",
-        text="",
-    )
+    with Bar(BarColumn(), at_once=True) as bar:
 
-    def tell(task: Task[Any]) -> None:
-        nonlocal said
-        progress = task.progress
-        line = " ".join((task.id, _state(task), shown(str(progress or "")))).rstrip()
-        if line != said or bar.live:
-            bar.show(
-                line,
-                state=_state(task),
-                completed=progress.done if progress else 0,
-                total=progress.total if progress else None,
-                text=shown(progress.text) if progress else "",
-            )
-        said = line
+        def tell(task: Task[Any]) -> None:
+            nonlocal said
+            at = task.progress
+            line = " ".join((task.id, _state(task), shown(str(at or "")))).rstrip()
+            if line != said or bar.live:
+                bar.show(line, at.done if at else 0, at.total if at else None)
+            said = line
 
-    try:
         follow(q, task_id, tell, lambda: bar.seconds)
-    finally:
-        bar.stop()
 
 
 def _state(task: Task[Any]) -> str:
@@ -199,18 +176,17 @@ Watch = Annotated[
 ]
 
 
+@on_queue
 def stats(
+    q: DPQ[Any],
     watch: Watch = None,
     batch: Annotated[
-        str | None, option("NAME", "Show this batch instead: its tasks left and done.", unset="")
+        str | None, option("NAME", "Show this batch instead: its tasks left and done.")
     ] = None,
     history: Annotated[
-        float | None,
-        option("SECONDS", "Show this much of the past instead, by minutes.", unset="", min=1),
+        float | None, option("SECONDS", "Show this much of the past instead, by minutes.", min=1)
     ] = None,
     json: Json = False,
-    url: Url = DEFAULT_URL,
-    queue: Queue = DEFAULT_QUEUE,
 ) -> None:
     """Say how the queue stands, then its tasks in each state, the totals, and when it is done.
 
@@ -219,27 +195,30 @@ def stats(
     """
     if history is not None and (batch is not None or watch is not None):
         raise typer.BadParameter("--history goes with neither --batch nor --watch")
-    with existing(url, queue, awaited=watch is not None) as q:
-        if history is not None:
-            _show_history(q, history, json)
-        elif batch is not None:
-            _show_batch(q, batch, watch, json)
-        elif json:
-            for drain in _drains(q, watch):
-                found = {"drain": drain.model_dump(), "verdict": verdict_data(q.why())}
-                emit({"queue": q.queue_name, **q.stats().model_dump(), **found})
-                sys.stdout.flush()
-        else:
-            before = q.stats() if watch else None
+    name = q.queue_name
+    if history is not None:
+        none = f"no history of {name!r}: workers, the scheduler and the dashboard keep it"
+        slots = q.admin.history(history)
+        rows: list[Any] = slots if json else changes(slots)
+        report(f"history of {name}", HISTORY, rows, json=json, none=none)
+    elif batch is not None:
+        _show_batch(q, batch, watch, json)
+    elif json:
+        for drain in _drains(q, watch):
+            found = {"drain": drain.model_dump(), "verdict": verdict_data(q.why())}
+            emit({"queue": name, **q.stats().model_dump(), **found})
+            sys.stdout.flush()
+    else:
+        before = q.stats() if watch else None
 
-            def look(drain: Drain) -> Group:
-                nonlocal before
-                seen = q.stats()
-                table = counts(queue, seen, before, watch or 0, drain)
-                before = seen if watch else None
-                return Group(words.verdict(q.why()), table)
+        def look(drain: Drain) -> Group:
+            nonlocal before
+            seen = q.stats()
+            table = counts(name, seen, before, watch or 0, say_drain(drain))
+            before = seen if watch else None
+            return Group(words.verdict(q.why()), table)
 
-            _redraw(map(look, _drains(q, watch)), live=watch is not None)
+        _redraw(map(look, _drains(q, watch)), live=watch is not None)
 
 
 def _drains(q: DPQ[Any], seconds: float | None) -> Iterator[Drain]:
@@ -261,16 +240,6 @@ def _redraw(screens: Iterator[Any], *, live: bool) -> None:
     with Live(console=console, auto_refresh=False) as shown:
         for screen in screens:
             shown.update(screen, refresh=True)
-
-
-def _show_history(q: DPQ[Any], seconds: float, json: bool) -> None:
-    found = q.admin.history(seconds)
-    for slot in found if json else ():
-        emit(slot)
-    if not found:
-        talk(f"no history of {q.queue_name!r}: workers, the scheduler and the dashboard keep it")
-    elif not json:
-        tables().print(slots_table(f"history of {q.queue_name}", found))
 
 
 def _show_batch(q: DPQ[Any], name: str, seconds: float | None, json: bool) -> None:
@@ -297,37 +266,29 @@ def queues(
 
     If a queue cannot be read, its row shows the error, and the exit code is 1.
     """
+    none = "this server knows no queue: a queue is known after its first push"
     with closing(open_url(url)) as opened:
         client = looking_client(opened.client)
-        while watch is not None and not json:  # until Ctrl-C
+        while True:
             found = _ask_all(client)
-            console = tables()
-            console.clear()
-            _show_all(console, found)
+            if watch is not None and not json:
+                tables().clear()
+            report("queues", QUEUES, found, json=json, none=none)
+            if watch is None or json:
+                break
             time.sleep(watch)
-        found = _ask_all(client)
-    errors = {name: answer for name, answer in found.items() if isinstance(answer, Exception)}
-    if not found:
-        talk("this server knows no queue: a queue is known after its first push")
-    elif not json:
-        _show_all(tables(), found)
-    for name, answer in found.items() if json else ():
-        if name in errors:
-            emit({"queue": name, "error": one_line(answer)})
+    if errors := sum("error" in each for each in found):
+        raise Failed(f"{errors} of {len(found)} queues cannot be read")
+
+
+def _ask_all(client: Any) -> list[dict[str, Any]]:
+    """Make a record of each queue: its counts and the verdict on it, or an error."""
+    found: list[dict[str, Any]] = []
+    for name, answer in ask_queues(client, all_names(client), Operations.judged):
+        if isinstance(answer, Exception):
+            found.append({"queue": name, "error": one_line(answer)})
         else:
             seen, verdict = answer
-            emit({"queue": name, **seen.stats.model_dump(), "verdict": verdict_data(verdict)})
-    if errors:
-        raise Failed(f"{len(errors)} of {len(found)} queues cannot be read")
-
-
-def _ask_all(client: Any) -> dict[str, Any]:
-    return dict(ask_queues(client, all_names(client), Operations.judged))
-
-
-def _show_all(console: Console, found: Mapping[str, Any]) -> None:
-    rows = {n: each if isinstance(each, Exception) else each[0].stats for n, each in found.items()}
-    console.print(all_queues(rows))
-    for name, answer in found.items():
-        if not isinstance(answer, Exception):
-            say(name, str(answer[1]))
+            said = {"verdict": verdict_data(verdict)}
+            found.append({"queue": name, **seen.stats.model_dump(), **said})
+    return found

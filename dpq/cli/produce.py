@@ -1,6 +1,10 @@
-"""`dpq push`: one task from the command line, or any number from a file or stdin."""
+"""`dpq push`: one task from the command line, or any number from a file or stdin, in slices."""
 
-from contextlib import AbstractContextManager, suppress
+import os
+import stat
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import datetime
 from functools import partial
 from io import BytesIO
@@ -9,24 +13,26 @@ from typing import Annotated, Any, BinaryIO, Literal
 
 import typer
 from pydantic_core import from_json
+from redis.exceptions import RedisError
+from rich.progress import BarColumn, TaskProgressColumn, TimeElapsedColumn
 
-from dpq import DPQ, Push
-from dpq.cli._lines import open_lines, push_lines
+from dpq import DPQ, Push, QueueFullError
+from dpq.batch.lines import BYTE_ORDER_MARK, Numbered, slices
+from dpq.cli._existing import on_new_queue
 from dpq.cli._options import (
-    DEFAULT_QUEUE,
-    DEFAULT_URL,
-    SELDOM,
     Delay,
     NewOrder,
     Priority,
-    Queue,
-    Url,
+    flag,
     option,
     read_attempts,
     read_cost,
     read_delays,
+    reader,
 )
-from dpq.cli._terminal import talk
+from dpq.cli._progress import Bar
+from dpq.cli._terminal import Failed, talk
+from dpq.model.errors import DPQError
 from dpq.model.queue_settings import DEFAULT_MAX_ATTEMPTS
 from dpq.views.words import batch_counts
 
@@ -40,44 +46,32 @@ def _moment(text: object) -> datetime:
     raise ValueError(f"at: {text!r} must be a time with a time zone, as in 2026-12-24T18:00+01:00")
 
 
-def _option_at(text: str) -> datetime:
-    try:
-        return _moment(text)
-    except ValueError as error:
-        raise typer.BadParameter(str(error).removeprefix("at: ")) from None
-
-
+@on_new_queue
 def push(
+    q: DPQ[Any],
     ctx: typer.Context,
     payload: Annotated[
-        str | None,
-        typer.Argument(metavar="[JSON]", help="One payload. Without it, stdin is read."),
+        str | None, typer.Argument(metavar="[JSON]", help="One payload. Without it, stdin is read.")
     ] = None,
     file: Annotated[
-        Path | None, option("PATH", "One JSON payload a line (NDJSON); - is stdin.", unset="")
+        Path | None, option("PATH", "One JSON payload a line (NDJSON); - is stdin.")
     ] = None,
     full: Annotated[
         bool,
-        typer.Option(
-            "--full",
-            help="Each line is an object: payload, and options by name, as in on_duplicate. "
+        flag(
+            "Each line is an object: payload, and options by name, as in on_duplicate. "
             "Those given here are the defaults.",
+            "--full",
         ),
     ] = False,
     priority: Priority = 0,
     delay: Delay = 0,
     at: Annotated[
         Any,
-        option(
-            "MOMENT", "When it is ready, as 2026-12-24T18:00+01:00.", unset="", parser=_option_at
-        ),
+        option("MOMENT", "When it is ready, as 2026-12-24T18:00+01:00.", parser=reader(_moment)),
     ] = None,
-    group: Annotated[
-        str | None, option("NAME", "Tasks of one group share a limit.", unset="")
-    ] = None,
-    key: Annotated[
-        str | None, option("NAME", "A name that only one stored task has.", unset="")
-    ] = None,
+    group: Annotated[str | None, option("NAME", "Tasks of one group share a limit.")] = None,
+    key: Annotated[str | None, option("NAME", "A name that only one stored task has.")] = None,
     on_duplicate: Annotated[
         Literal["keep", "update", "raise_priority", "rerun", "error"],
         option("MODE", "If the key is taken: keep, update, raise_priority, rerun or error."),
@@ -87,78 +81,54 @@ def push(
         option("N", "Failures until it is dead; inf: never.", seldom=True, parser=read_attempts),
     ] = DEFAULT_MAX_ATTEMPTS,
     expires_in: Annotated[
-        float | None,
-        option("SECONDS", "If it has not started by then, it is dead.", unset="", seldom=True),
+        float | None, option("SECONDS", "If it has not started by then, it is dead.", seldom=True)
     ] = None,
     cost: Annotated[
         Any, option("UNITS", "Units it takes of limits, also tokens=1800.", parser=read_cost)
     ] = 1,
-    every: Annotated[
-        float | None, option("SECONDS", "Run again every that many seconds.", unset="")
-    ] = None,
-    cron: Annotated[
-        str | None, option("EXPR", "Run again at the times of 'M H D M W'.", unset="")
-    ] = None,
+    every: Annotated[float | None, option("SECONDS", "Run again every that many seconds.")] = None,
+    cron: Annotated[str | None, option("EXPR", "Run again at the times of 'M H D M W'.")] = None,
     timezone: Annotated[str, option("ZONE", "Time zone of --cron.", seldom=True)] = "UTC",
     visibility: Annotated[
-        float | None,
-        option("SECONDS", "Length of its leases, not the consumer's.", unset="", seldom=True),
+        float | None, option("SECONDS", "Length of its leases, not the consumer's.", seldom=True)
     ] = None,
     time_limit: Annotated[
         float | None,
-        option("SECONDS", "Longest run of its handler, not the worker's.", unset="", seldom=True),
+        option("SECONDS", "Longest run of its handler, not the worker's.", seldom=True),
     ] = None,
     member: Annotated[
-        str | None,
-        option("NAME", "The member of its group's pool to run as.", unset="", seldom=True),
+        str | None, option("NAME", "The member of its group's pool to run as.", seldom=True)
     ] = None,
     batch: Annotated[
-        str | None,
-        option("NAME", "Its batch, which `dpq stats --batch` counts.", unset="", seldom=True),
+        str | None, option("NAME", "Its batch, which `dpq stats --batch` counts.", seldom=True)
     ] = None,
     seal: Annotated[
-        bool,
-        typer.Option(
-            "--seal", help="No more tasks of --batch are to come.", rich_help_panel=SELDOM
-        ),
+        bool, flag("No more tasks of --batch are to come.", "--seal", seldom=True)
     ] = False,
     unique_for: Annotated[
-        float | None,
-        option("SECONDS", "Its key stays taken so long after its ack; inf: for ever.", unset=""),
+        float | None, option("SECONDS", "Its key stays taken so long after its ack; inf: for ever.")
     ] = None,
     after: Annotated[
-        list[str] | None,
-        option("ID", "A task that must end before it; repeatable.", unset="", seldom=True),
+        list[str] | None, option("ID", "A task that must end before it; repeatable.", seldom=True)
     ] = None,
     on_dead: Annotated[
         Literal["bury", "run"], option("MODE", "If that one dies: bury or run.", seldom=True)
     ] = "bury",
     backoff: Annotated[
-        Any,
-        option(
-            "SECONDS",
-            "Delays after failures, as 1,5,30.",
-            unset="",
-            seldom=True,
-            parser=read_delays,
-        ),
+        Any, option("SECONDS", "Delays after failures, as 1,5,30.", seldom=True, parser=read_delays)
     ] = None,
     max_lapses: Annotated[
-        int | None,
-        option("N", "Leases that may run out until it is dead.", unset="", seldom=True),
+        int | None, option("N", "Leases that may run out until it is dead.", seldom=True)
     ] = None,
     debounce: Annotated[
         float | None,
-        option("SECONDS", "Ready so long after the newest push of its key.", unset="", seldom=True),
+        option("SECONDS", "Ready so long after the newest push of its key.", seldom=True),
     ] = None,
     debounce_max: Annotated[
-        float | None,
-        option("SECONDS", "Longest delay by --debounce in all.", unset="", seldom=True),
+        float | None, option("SECONDS", "Longest delay by --debounce in all.", seldom=True)
     ] = None,
     timeout: Annotated[float, option("SECONDS", "Wait for room in a full queue.", seldom=True)] = 0,
     order: NewOrder = None,
-    url: Url = DEFAULT_URL,
-    queue: Queue = DEFAULT_QUEUE,
 ) -> None:
     """Add one task, or one for each line of a file or of stdin; prints the ids.
 
@@ -167,21 +137,14 @@ def push(
     if seal and batch is None:
         raise typer.BadParameter("name the batch with --batch", param_hint="--seal")
     options = {name: ctx.params[name] for name in Push._fields if name != "payload"}
-    with (
-        _source(payload, file, full) as stream,
-        DPQ[Any].from_url(url, queue, order=order) as q,
-    ):
+    with _source(payload, file, full) as stream:
         if payload is None:
             push_lines(q, stream, partial(_full_push if full else _push, options), timeout)
         else:
             print(q.push(json_value(payload), **options, timeout=timeout))
-        if seal:
-            talk(f"sealed batch {batch!r}: {batch_counts(q.seal_batch(str(batch)))}")
-    _tell_of_throw_away(url)
-
-
-def _tell_of_throw_away(url: str) -> None:
-    if url.partition("?")[0] == "embedded:":
+    if seal:
+        talk(f"sealed batch {batch!r}: {batch_counts(q.seal_batch(str(batch)))}")
+    if ctx.params["url"].partition("?")[0] == "embedded:":
         talk(
             "warning: the server of embedded: ends with this command, and its queue is lost; use "
             "embedded:./queue to keep it"
@@ -193,7 +156,6 @@ def _source(payload: str | None, file: Path | None, full: bool) -> AbstractConte
     if payload is not None:
         if full or file:
             raise typer.BadParameter("give JSON, or lines with --file or --full, not both")
-        json_value(payload)  # a bad payload is refused before a server is asked
         return BytesIO()
     return open_lines(file, "give JSON, --file PATH, or lines of JSON on stdin")
 
@@ -223,3 +185,84 @@ def _full_push(options: dict[str, Any], value: Any) -> Push[Any]:
     if any(type(each) is int for each in value.get("after") or ()):
         raise ValueError("after: it must be a list of ids")
     return Push[Any](**{**options, **value})
+
+
+def open_lines(file: Path | None, asked: str) -> AbstractContextManager[BinaryIO]:
+    """Open a file, or stdin; at a terminal ask for one."""
+    if file and file != Path("-"):
+        return file.open("rb")
+    if sys.stdin.isatty():
+        raise typer.BadParameter(asked)
+    return nullcontext(sys.stdin.buffer)
+
+
+def push_lines(
+    q: DPQ[Any], stream: BinaryIO, to_push: Callable[[Any], Push[Any]], timeout: float = 0
+) -> None:
+    """Push every line of a stream and print the ids, in order, up to the first bad line."""
+    done = 0
+    read, size = 0, _size(stream)
+    with Bar(BarColumn(), TaskProgressColumn(), TimeElapsedColumn()) as bar:
+        for lines in slices(stream):
+            pushes, refusal = _pushes(lines, to_push)
+            ids, fault = _push_some(q, pushes, lines, timeout)
+            sys.stdout.write("".join(f"{task_id}\n" for task_id in ids))
+            sys.stdout.flush()
+            done += len(ids)
+            read += sum(len(line) + 1 for _, line in lines)
+            bar.show(f"{done} tasks pushed", read, size)
+            if fault or refusal:
+                raise Failed(f"{fault or refusal}; {done} tasks before were pushed")
+    talk(f"pushed {done} tasks to {q.queue_name!r}")
+
+
+def _size(stream: BinaryIO) -> int | None:
+    """Return the bytes of the stream; None if they are not known, as for a pipe."""
+    try:
+        status = os.fstat(stream.fileno())
+    except OSError:
+        return None
+    return status.st_size if stat.S_ISREG(status.st_mode) else None
+
+
+def _pushes(
+    lines: list[Numbered], to_push: Callable[[Any], Push[Any]]
+) -> tuple[list[Push[Any]], str]:
+    """Make the pushes up to the first bad line; return them, and the fault of that line."""
+    pushes: list[Push[Any]] = []
+    for number, line in lines:
+        try:
+            value = from_json(line.removeprefix(BYTE_ORDER_MARK))
+        except ValueError as error:
+            return pushes, f"line {number}: it must be one JSON value: {error}"
+        try:
+            pushes.append(to_push(value))
+        except ValueError as error:
+            return pushes, f"line {number}: {error}"
+    return pushes, ""
+
+
+def _push_some(
+    q: DPQ[Any], pushes: list[Push[Any]], lines: list[Numbered], timeout: float
+) -> tuple[list[str], str]:
+    """Push some lines; return the ids of the first ones, and the fault of the others."""
+    ids, stored = list[str](), dict[int, str]()
+    try:
+        try:
+            return q.push_many(pushes), ""
+        except QueueFullError as full:
+            stored = full.stored
+            for index, push in enumerate(pushes):
+                if index not in stored and not timeout:
+                    raise
+                ids.append(stored.get(index) or q.push(**push._asdict(), timeout=timeout))
+            return ids, ""
+    except DPQError as error:
+        part = "some of these were" if len(stored) > len(ids) else "none of these was"
+        return ids, f"{_rest(lines, ids)}: {error}; {part} pushed"
+    except RedisError as error:
+        return ids, f"{_rest(lines, ids)}: {error}; these were pushed or not"
+
+
+def _rest(lines: list[Numbered], ids: list[str]) -> str:
+    return f"lines {lines[len(ids)][0]} to {lines[-1][0]}"

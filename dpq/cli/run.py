@@ -10,11 +10,17 @@ import typer
 
 from dpq import RateLimit
 from dpq.batch import BatchJob, BatchOutcome, run_batch
-from dpq.cli._options import SELDOM, named, option, word
+from dpq.cli._options import flag, named, option, reader
 from dpq.cli._run_meter import RunMeter, tell_outcome
 from dpq.cli._terminal import FAILED, INTERRUPTED
 from dpq.limits import words
 from dpq.worker.base import MAX_CONCURRENCY
+
+JOB_OPTIONS = (
+    *("file", "url", "save", "workers", "cost_from", "timeout", "attempts"),
+    *("visibility", "ordered", "again", "retry_dead"),
+)
+"""Options that are attributes of the job."""
 
 
 def run(
@@ -36,8 +42,7 @@ def run(
             "RATE",
             "A limit of the API, as 500/m. Repeat it for more.",
             "--limit",
-            unset="",
-            parser=word(words.read_word),
+            parser=reader(words.read_word),
         ),
     ] = None,
     save: Annotated[
@@ -53,17 +58,16 @@ def run(
         option(
             "FILE",
             "Answers that another machine has saved: not sent again; --ordered merges them.",
-            unset="",
             seldom=True,
             exists=True,
             dir_okay=False,
         ),
     ] = None,
     ordered: Annotated[
-        bool, typer.Option("--ordered", help="At the end, put the answers into the file's order.")
+        bool, flag("At the end, put the answers into the file's order.", "--ordered")
     ] = False,
     header: Annotated[
-        list[str] | None, option("'NAME: VALUE'", "A header of each request.", unset="")
+        list[str] | None, option("'NAME: VALUE'", "A header of each request.")
     ] = None,
     header_env: Annotated[
         list[str] | None,
@@ -71,7 +75,6 @@ def run(
             "'NAME: VARIABLE'",
             "A header with the value of an environment variable, as in "
             "'Authorization: Bearer VARIABLE'.",
-            unset="",
         ),
     ] = None,
     workers: Annotated[
@@ -106,22 +109,13 @@ def run(
             min=0.1,
         ),
     ] = 30.0,
-    retry_dead: Annotated[
-        bool, typer.Option("--retry-dead", help="Send dead requests again.")
-    ] = False,
+    retry_dead: Annotated[bool, flag("Send dead requests again.", "--retry-dead")] = False,
     again: Annotated[
         bool,
-        typer.Option(
-            "--again",
-            help="Send again what is done, but has no answer in the files.",
-            rich_help_panel=SELDOM,
-        ),
+        flag("Send again what is done, but has no answer in the files.", "--again", seldom=True),
     ] = False,
     json: Annotated[
-        bool,
-        typer.Option(
-            "--json", help="Print the progress as JSON lines on stdout.", rich_help_panel=SELDOM
-        ),
+        bool, flag("Print the progress as JSON lines on stdout.", "--json", seldom=True)
     ] = False,
     redis: Annotated[
         str | None,
@@ -159,24 +153,15 @@ def run(
     Exit codes: 0 all answers are saved, 1 some are not, 2 usage, 130 interrupted.
     """
     root = ctx.find_root()
+    same = {name: ctx.params[name] for name in JOB_OPTIONS}
     job = BatchJob(
-        file=file,
-        url=url,
-        save=save,
         limits=[*(limit or ())],
         headers=_headers(header or (), header_env or ()),
         server=redis or (str(root.params["url"]) if named(root, "url") else ""),
         queue=queue or (str(root.params["queue"]) if named(root, "queue") else ""),
         group=group or "",
         also=also or (),
-        workers=workers,
-        cost_from=cost_from,
-        timeout=timeout,
-        attempts=attempts,
-        visibility=visibility,
-        ordered=ordered,
-        again=again,
-        retry_dead=retry_dead,
+        **same,
     )
     root.params["url"] = job.server  # errors mask the password of this URL
     outcome = run_batch(job, partial(RunMeter, as_json=json))

@@ -1,11 +1,12 @@
-"""`dpq task`: ends of tasks by hand, and changes of one task."""
+"""`dpq pop`, and `dpq task`: ends of tasks by hand, and changes of one task."""
 
+import sys
 from typing import Annotated, Any, Literal
 
 import typer
 
 from dpq import DPQ, NO_RESULT, Task, TaskNotFoundError
-from dpq.cli._existing import on_queue
+from dpq.cli._existing import on_new_queue, on_queue
 from dpq.cli._options import (
     TAKES_IDS,
     AnyTaskId,
@@ -14,11 +15,14 @@ from dpq.cli._options import (
     NewPriority,
     TaskId,
     Token,
+    argument,
+    flag,
     option,
     read_cost,
 )
-from dpq.cli._terminal import Failed, talk
+from dpq.cli._terminal import Failed, emit, talk
 from dpq.cli.produce import json_value
+from dpq.model.queue_settings import DEFAULT_VISIBILITY
 from dpq.model.results import DEFAULT_KEEP
 
 app = typer.Typer(no_args_is_help=True, help="End a task that you hold, or change or cancel one.")
@@ -101,9 +105,7 @@ def rate_limited(
     q: DPQ[Any],
     task_id: TaskId,
     token: Token,
-    seconds: Annotated[
-        float, typer.Argument(metavar="SECONDS", help="Seconds from now, as in Retry-After.")
-    ],
+    seconds: Annotated[float, argument("SECONDS", "Seconds from now, as in Retry-After.")],
     scope: Annotated[
         Literal["group", "queue", "task", "member"],
         typer.Option(
@@ -143,7 +145,7 @@ def extend(
     q: DPQ[Any],
     task_id: TaskId,
     token: Token,
-    seconds: Annotated[float, typer.Argument(metavar="SECONDS", help="Seconds from now.")],
+    seconds: Annotated[float, argument("SECONDS", "Seconds from now.")],
 ) -> None:
     """Extend a lease to that many seconds from now; prints its end, in UTC."""
     print(q.extend(_held(q, task_id, token), seconds).isoformat())
@@ -173,7 +175,7 @@ def cancel(
     task_id: AnyTaskId = None,
     key: Key = None,
     not_running: Annotated[
-        bool, typer.Option("--not-running", help="Leave the task alone if it is running.")
+        bool, flag("Leave the task alone if it is running.", "--not-running")
     ] = False,
 ) -> None:
     """Remove a task, or free a key that stayed taken after its task had ended.
@@ -188,3 +190,47 @@ def cancel(
         talk(f"{key!r} is free")
     else:
         talk(f"cancelled {task_id or key}")
+
+
+@on_new_queue
+def pop(
+    q: DPQ[Any],
+    count: Annotated[int, option("COUNT", "Tasks to take at most, up to 1000.", "-n")] = 1,
+    wait: Annotated[
+        float, option("[SECONDS]", "Wait this long for a task; without a number, for ever.")
+    ] = 0,
+    visibility: Annotated[
+        float, option("SECONDS", "Time in which no other consumer gets the task.")
+    ] = DEFAULT_VISIBILITY,
+    ack: Annotated[bool, flag("Finish each task after it is printed.", "--ack")] = False,
+    id: Annotated[
+        str | None, option("ID", "Take only this task, wherever it stands.", unset="the best")
+    ] = None,
+    force: Annotated[bool, flag("Take the task of --id even if it is delayed.", "--force")] = False,
+) -> None:
+    """Take the best ready task; prints it as a line of JSON, with its id and token.
+
+    The exit code is 1 if no task can run. The limits hold for a task of --id, too.
+    """
+    if id is None and not force:
+        tasks = q.pop_many(count, None if wait == float("inf") else wait, visibility)
+    else:
+        popped = q.pop(wait, visibility, id=id, force=force).task
+        tasks = [popped] if popped else []
+    for task in tasks:
+        emit(task.model_dump())
+    sys.stdout.flush()
+    if ack:
+        q.ack_many(tasks)
+    if not tasks:
+        raise Failed(_why_none(q) if id is None else f"task {id} cannot run now: {q.why(id)}")
+
+
+def _why_none(q: DPQ[Any]) -> str:
+    stats = q.stats()
+    if held := stats.ready + stats.waiting:
+        return (
+            f"no task of {q.queue_name!r} can run now: {held} wait for a limit, or for "
+            "`dpq admin resume`"
+        )
+    return f"no task is ready in {q.queue_name!r}"

@@ -2,20 +2,16 @@
 
 import json
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-from rich.progress import TextColumn
-
 from dpq import DPQ
-from dpq.cli._existing import on_queue
-from dpq.cli._lines import open_lines
-from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, NewOrder, Queue, Url, option
+from dpq.cli._existing import on_new_queue, on_queue
+from dpq.cli._options import NewOrder, flag, option
 from dpq.cli._progress import Bar
 from dpq.cli._terminal import Failed, talk
+from dpq.cli.produce import open_lines
 
 SHOWN = 5
 """Ids of damaged tasks that are named."""
@@ -29,16 +25,10 @@ class _Counted:
         self.seekable = getattr(lines, "seekable", lambda: False)
 
     def __iter__(self) -> Iterator[Any]:
-        bar = Bar(TextColumn("{task.fields[done]} lines " + self._what), lines=False, done=0)
-        try:
-            look = time.monotonic() + bar.seconds
+        with Bar() as bar:
             for done, line in enumerate(self._lines, 1):
                 yield line
-                if time.monotonic() >= look:
-                    look = time.monotonic() + bar.seconds
-                    bar.show(f"{done} lines {self._what}", done=done)
-        finally:
-            bar.stop()
+                bar.show(f"{done} lines {self._what}", done)
 
     def tell(self) -> int:
         """Return the place in the file, to come back to it."""
@@ -50,25 +40,17 @@ class _Counted:
 
 
 @on_queue
-def export(
-    q: DPQ[Any],
-    pause: Annotated[
-        bool,
-        typer.Option(
-            "--pause",
-            help="Pause the queue meanwhile, and fail if it has changed: an exact copy.",
-        ),
-    ] = False,
-) -> None:
+def export(q: DPQ[Any]) -> None:
     """Write a queue to stdout, as lines of JSON: settings, limits and all tasks.
 
-    Send stdout to a file; `dpq admin import` reads it. Without --pause it is no snapshot:
-    a task that moves meanwhile is written as it is at some moment, a new one perhaps not.
+    Send stdout to a file; `dpq admin import` reads it. Unless the queue is paused it is no
+    snapshot: a task that moves meanwhile is written as it is at some moment, a new one perhaps not.
     """
-    line, queue = "{}", q.queue_name
+    first, line, queue = "", "{}", q.queue_name
     damaged: list[str] = []
-    for line in _Counted(q.admin.export(pause=pause), "written"):
+    for line in _Counted(q.admin.export(), "written"):
         sys.stdout.write(line)
+        first = first or line
         if line.startswith('{"damaged":') and len(damaged) < SHOWN:
             damaged.append(ascii(json.loads(line)["damaged"])[1:-1])
     sys.stdout.flush()
@@ -80,7 +62,7 @@ def export(
             f"{', '.join(damaged)}{', ...' * (end['damaged'] > SHOWN)}; see `dpq doctor --queue "
             f"{queue}`"
         )
-    if pause and end["changed"]:
+    if end["changed"] and json.loads(first)["paused_until"]:
         changes = ", ".join(f"{total} {count:+}" for total, count in end["changed"].items())
         raise Failed(
             f"this is no exact copy: the queue has changed meanwhile ({changes}); stop producers, "
@@ -88,35 +70,30 @@ def export(
         )
 
 
+@on_new_queue
 def import_(
+    q: DPQ[Any],
     file: Annotated[Path | None, option("PATH", "The export; - is stdin.", unset="stdin")] = None,
     follow: Annotated[
-        bool,
-        typer.Option("--follow", help="Keep the queue's settings and limits, not the export's."),
+        bool, flag("Keep the queue's settings and limits, not the export's.", "--follow")
     ] = False,
     keep: Annotated[
-        bool,
-        typer.Option("--keep", help="Leave out tasks whose id or key another task has."),
+        bool, flag("Leave out tasks whose id or key another task has.", "--keep")
     ] = False,
     again: Annotated[
-        bool,
-        typer.Option("--again", help="Add what is not stored, also what was imported before."),
+        bool, flag("Add what is not stored, also what was imported before.", "--again")
     ] = False,
     order: NewOrder = None,
-    url: Url = DEFAULT_URL,
-    queue: Queue = DEFAULT_QUEUE,
 ) -> None:
     """Add the tasks of an export to a queue, from stdin; nothing is added twice.
 
     A queue that does not exist gets the settings and limits of the export. After an error, give the
     same command again: it goes on where it was.
     """
-    with (
-        open_lines(file, "give an export on stdin (< FILE), or --file PATH") as stream,
-        DPQ[Any].from_url(url, queue, order=order) as q,
-    ):
+    queue = q.queue_name
+    with open_lines(file, "give an export on stdin (< FILE), or --file PATH") as stream:
         report = q.admin.import_(_Counted(stream, "read"), follow=follow, keep=keep, again=again)
-        paused = not report.before and q.why().state == "paused"
+    paused = not report.before and q.why().state == "paused"
     talk(f"imported {report.added} tasks and {report.limits} limits into {queue!r}")
     for count, why in (
         (report.stored, "were left as they are: the queue has them"),

@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from dpq.cli._options import DEFAULT_URL, Queues, Url, named_queues, option
-from dpq.cli._terminal import Failed, for_long, talk
+from dpq.cli._options import DEFAULT_URL, Queues, Url, flag, named_queues, option
+from dpq.cli._port import LOCAL, missing, port
+from dpq.cli._terminal import for_long, talk
 from dpq.link.connect import open_url
 from dpq.model.errors import ConfigurationError
 
@@ -21,14 +22,10 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 def web(
     ctx: typer.Context,
     host: Annotated[
-        str, typer.Option(help="The address to listen on; others than 127.0.0.1 need a token.")
-    ] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")
-    ] = 8321,
-    write: Annotated[
-        bool, typer.Option("--write", help="Allow changes. Without it, pages only show.")
-    ] = False,
+        str, option("ADDRESS", "The address to listen on; others than 127.0.0.1 need a token.")
+    ] = LOCAL,
+    port: Annotated[int, port("The port")] = 8321,
+    write: Annotated[bool, flag("Allow changes. Without it, pages only show.", "--write")] = False,
     token_env: Annotated[
         str, option("NAME", "The variable with the token to log in with: at least 32 characters.")
     ] = TOKEN_VARIABLE,
@@ -46,7 +43,7 @@ def web(
             help="The name of the environment, at the top of each page.", show_default="none"
         ),
     ] = "",
-    no_payloads: Annotated[bool, typer.Option("--no-payloads", help="Show no payloads.")] = False,
+    no_payloads: Annotated[bool, flag("Show no payloads.", "--no-payloads")] = False,
     server_name: Annotated[
         str | None,
         option(
@@ -72,10 +69,8 @@ def web(
         from dpq.web.access import Access
         from dpq.web.routes import app
     except ImportError as error:
-        raise Failed(
-            f"{error.name or error} is missing: install DPQ with its extra 'web', or give "
-            "`pip install 'starlette>=0.45' 'jinja2>=3.1.5' 'uvicorn>=0.31'`"
-        ) from error
+        packages = "'starlette>=0.45' 'jinja2>=3.1.5' 'uvicorn>=0.31'"
+        raise missing(error, "web", packages) from error
     token = os.environ.get(token_env) or None
     if host not in LOOPBACK and token is None:
         raise ConfigurationError(

@@ -7,8 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dpq.cli._health_port import LOCAL, HealthHost, HealthPort, health_source
-from dpq.cli._job import Job, work
+from dpq.cli._job import Job, run_task, work
 from dpq.cli._log import Log
 from dpq.cli._options import (
     DEFAULT_QUEUE,
@@ -17,20 +16,20 @@ from dpq.cli._options import (
     Json,
     Queues,
     Url,
+    flag,
     named,
     named_queues,
     option,
 )
+from dpq.cli._port import LOCAL
 from dpq.cli._processes import Parent, children, end_with, report_through
-from dpq.cli._render import leases_table, workers_table
-from dpq.cli._run_task import run_task
-from dpq.cli._terminal import Failed, emit, for_long, tables, talk
+from dpq.cli._render import LEASES, WORKERS, report
+from dpq.cli._terminal import Failed, emit, for_long, talk
+from dpq.cli.daemon import HealthHost, HealthPort, health_source
 from dpq.explain.operations import Operations
-from dpq.explain.survey import Overview
 from dpq.explain.verdict import NAMES_SHOWN
 from dpq.link.connect import open_url
 from dpq.model.errors import ConfigurationError
-from dpq.model.reports import WorkerInfo
 from dpq.model.validation import one_line
 from dpq.registry.all_queues import all_names, ask_queues
 from dpq.views.words import this_user
@@ -67,8 +66,7 @@ def worker(
     order: Annotated[
         QueueOrder,
         typer.Option(
-            help="strict: the first queue goes first; round_robin: in turn.",
-            rich_help_panel=SELDOM,
+            help="strict: the first queue goes first; round_robin: in turn.", rich_help_panel=SELDOM
         ),
     ] = "strict",
     visibility: Annotated[
@@ -100,17 +98,16 @@ def worker(
         ),
     ] = None,
     drain: Annotated[
-        bool, typer.Option("--drain", help="End when the queues are empty; shows the progress.")
+        bool, flag("End when the queues are empty; shows the progress.", "--drain")
     ] = False,
     task: Annotated[
-        str | None,
-        option("ID", "Run only this task, once, and print its error: to debug.", unset=""),
+        str | None, option("ID", "Run only this task, once, and print its error: to debug.")
     ] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Take the task of --task even if it is delayed.")
+        bool, flag("Take the task of --task even if it is delayed.", "--force")
     ] = False,
     quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Show no progress, and log only warnings.")
+        bool, flag("Show no progress, and log only warnings.", "--quiet", "-q")
     ] = False,
     log: Log = "text",
     health_port: HealthPort = None,
@@ -173,7 +170,7 @@ def workers(
         str | None, option("NAME", "Tell it to take tasks again.", unset="nobody")
     ] = None,
     leases: Annotated[
-        bool, typer.Option("--leases", help="Show the running tasks, the longest held first.")
+        bool, flag("Show the running tasks, the longest held first.", "--leases")
     ] = False,
     worker: Annotated[
         str | None, option("NAME", "With --leases: only those of this worker.", unset="all")
@@ -201,8 +198,8 @@ def workers(
     """
     if quiet and unquiet:
         raise typer.BadParameter("it goes with no --quiet", param_hint="--unquiet")
-    opened = open_url(url)
-    with closing(opened):
+    none = "no worker has reported; if a queue had no push so far, name it with --queue"
+    with closing(open_url(url)) as opened:
         names = [name.encode() for name in named_queues(ctx, queue, also=False)]
         if not names:
             names = [*dict.fromkeys([*all_names(opened.client), DEFAULT_QUEUE.encode()])]
@@ -212,22 +209,19 @@ def workers(
         answers = dict(ask_queues(opened.client, names, Operations.overview))
         if told := quiet or unquiet:
             answers = _told(opened.client, answers, told, bool(quiet))
-    _show([each for each in answers.values() if not isinstance(each, Exception)], json)
+    found = working([each for each in answers.values() if not isinstance(each, Exception)])
+    rows = [worker_record(each) for each in found if told in (None, each.info.name, each.info.id)]
+    report("workers", WORKERS, rows, json=json, none=none)
     _show_errors(answers, json)
 
 
 def _show_leases(client: Any, names: Sequence[bytes], which: tuple[Any, ...], json: bool) -> None:
     answers = dict(ask_queues(client, names, lambda queue: queue.held(*which)))
     found = {name: leases for name, leases in answers.items() if isinstance(leases, list)}
-    for name, leases in found.items():
-        for lease in leases if json else ():
-            emit({"queue": name, **lease.model_dump()})
-        if leases and not json:
-            tables().print(leases_table(f"leases in {name}", leases))
-            if len(leases) == which[0]:
-                talk(f"perhaps more: dpq workers --leases -n {10 * which[0]}")
-    if not any(found.values()):
-        talk("no such lease")
+    rows = [{"queue": name, **each.model_dump()} for name, few in found.items() for each in few]
+    report("leases", LEASES, rows, json=json, none="no such lease")
+    if not json and which[0] in map(len, found.values()):
+        talk(f"perhaps more: dpq workers --leases -n {10 * which[0]}")
     _show_errors(answers, json)
 
 
@@ -241,43 +235,25 @@ def _show_errors(answers: Mapping[str, Any], json: bool) -> None:
 
 
 def _told(client: Any, seen: Mapping[str, Any], worker: str, quiet: bool) -> dict[str, Any]:
-    """Tell a worker in all queues that know it; return what they say of it then."""
-    names = [name.encode() for name, answer in seen.items() if _workers(answer, worker)]
-    if not names:
-        raise Failed(_no_such_worker(worker, seen))
+    """Tell a worker in all queues that know it; return what they say then."""
+    found = {name: each for name, each in seen.items() if not isinstance(each, Exception)}
+    known = [
+        name.encode()
+        for name, each in found.items()
+        if any(worker in (info.name, info.id) for info in each.workers)
+    ]
+    if not known:
+        there = sorted({info.name for each in found.values() for info in each.workers})
+        others = ", ".join(map(repr, there[:NAMES_SHOWN])) + ", ..." * (len(there) > NAMES_SHOWN)
+        raise Failed(f"there is no worker {worker!r}" + (f"; there are {others}" if there else ""))
     by = this_user("dpq workers")
-    asked = ask_queues(client, names, lambda queue: queue.quiet(worker, by, quiet))
+    asked = ask_queues(client, known, lambda queue: queue.quiet(worker, by, quiet))
     failed = {name: answer for name, answer in asked if isinstance(answer, Exception)}
-    answers = dict(ask_queues(client, names, Operations.overview))
-    told = {name: each._replace(workers=_workers(each, worker)) for name, each in answers.items()}
-    return told | failed
+    return dict(ask_queues(client, known, Operations.overview)) | failed
 
 
-def _workers(answer: Any, worker: str | None = None) -> list[WorkerInfo]:
-    """Return the workers of a queue, or those of a name or id; none if it cannot be read."""
-    told = () if isinstance(answer, Exception) else answer.workers
-    return [each for each in told if worker in (None, each.name, each.id)]
-
-
-def _no_such_worker(worker: str, seen: Mapping[str, Any]) -> str:
-    names = sorted({each.name for answer in seen.values() for each in _workers(answer)})
-    more = ", ..." * (len(names) > NAMES_SHOWN)
-    others = ", ".join(map(repr, names[:NAMES_SHOWN])) + more
-    return f"there is no worker {worker!r}" + (f"; there are {others}" if names else "")
-
-
-def _show(seen: Sequence[Overview], json: bool) -> None:
-    """Print what the queues of a worker know as one row for each worker."""
-    found = working(seen)
-    for each in found if json else ():
-        emit(_row(each))
-    if not found:
-        talk("no worker has reported; if a queue had no push so far, name it with --queue")
-    elif not json:
-        tables().print(workers_table(found))
-
-
-def _row(each: Working) -> dict[str, Any]:
+def worker_record(each: Working) -> dict[str, Any]:
+    """Make a record of a worker, with its queues."""
     fields = each._asdict()
     info: dict[str, Any] = fields.pop("info").model_dump(
         exclude={"queue", "quiet_since", "quiet_by"}

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict
 
 from dpq.explain.pace import UNKNOWN, Pace
-from dpq.limits.limits import EVERY_GROUP, rate_text
+from dpq.limits.limits import EVERY_GROUP
 from dpq.limits.pools import UNTIL_OPENED_MS
 from dpq.limits.quota import quota_text
 from dpq.limits.rules import LimitRules
+from dpq.limits.words import rate_text
 from dpq.model.rates import few, per_text, span, span_between
 from dpq.model.reports import QueueStats
 from dpq.script.values import read_fields, read_texts

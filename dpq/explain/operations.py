@@ -17,11 +17,11 @@ from dpq.model.history import Event
 from dpq.model.task import P, TaskState
 from dpq.script.command import Steps, all_of, together
 from dpq.script.remembered import read_slots
-from dpq.verbs.description import Description
 from dpq.verbs.history import MINUTE
 from dpq.verbs.limit_replies import changes_at, explain
 from dpq.verbs.limits import limit_field
 from dpq.verbs.queue import QueueOperations
+from dpq.verbs.settings import Description
 
 FAILURES = 200
 """Failed attempts, of which the commonest error and the culprit are told."""

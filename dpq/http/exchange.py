@@ -38,18 +38,14 @@ BAD_REQUEST = 400
 
 
 class Exchange(Generic[R]):
-    """One request of a blocking client.
-
-    Attributes:
-        permit: The permit of the request; None if it passes without one.
-    """
+    """One request of a blocking client."""
 
     def __init__(self, queue: Any, options: Options[R, Permit]) -> None:
-        self.permit: Any = None
+        self.permit: Any = None  # None if the request passes without one
         self._queue = queue
         self._options = options
         self._reader: BodyReader | None = None
-        self._response: Any = None
+        self._answer: tuple[int, Any, Any] = (0, {}, None)  # status, headers, response
         self._unreported = False
 
     @property
@@ -62,17 +58,11 @@ class Exchange(Generic[R]):
         """True if `hear` must get the parts of the body."""
         return self._reader is not None
 
-    def prepare(self, request: R) -> None:
-        """Call the caller's function `prepare`."""
-        if self._options.prepare and self.permit is not None:
-            self._options.prepare(request, self.permit)
-
-    def read_body(self, response: Any, encoding: str | None = None) -> None:
+    def read_body(self, encoding: str | None = None) -> None:
         """Begin to read what the answer has spent, if that is asked for, or when to come again."""
         if (self._options.spent or self._unreported) and self.ends_with_body:
-            _, headers, _ = parts_of(response)
-            self._response = response
-            self._reader = BodyReader(headers.get("Content-Type") or "", encoding or "")
+            kind = self._answer[1].get("Content-Type")
+            self._reader = BodyReader(kind or "", encoding or "")
 
     def hear(self, part: bytes) -> None:
         """Read a part of the body, on its way to the caller."""
@@ -102,34 +92,30 @@ class Exchange(Generic[R]):
         close: Callable[[S], object],
     ) -> S:
         """Prepare and send the request, and report its answer; `close` closes an answer."""
+        response: S | None = None
         try:
-            self.prepare(request)
+            if self._options.prepare and self.permit is not None:
+                self._options.prepare(request, self.permit)
             response = send()
+            if self.permit is not None:
+                status, headers, body = parts_of(response)
+                self._answer = status, headers, response
+                self._unreported = not body and meaning_of(status, headers).guessed
+                if not self._unreported:
+                    self._report(body)
         except THROWN_AWAY:
             raise
         except BaseException as error:
-            self.end(error)
-            raise
-        try:
-            self._report(response)
-        except THROWN_AWAY:
-            raise
-        except BaseException as error:  # an interrupt: the caller has no answer to close
             try:
                 self.end(error)
             finally:
-                close(response)
+                if response is not None:  # an interrupt: the caller has no answer to close
+                    close(response)
             raise
         return response
 
-    def _report(self, response: Any) -> None:
-        if self.permit is not None:
-            status, headers, body = parts_of(response)
-            self._unreported = not body and meaning_of(status, headers).guessed
-            if not self._unreported:
-                self._tell(status, headers, body)
-
-    def _tell(self, status: int, headers: Any, body: bytes | str) -> None:
+    def _report(self, body: bytes | str) -> None:
+        status, headers, _ = self._answer
         try:
             self.permit.report(status, headers, body=body)
         except DPQError as error:
@@ -138,11 +124,13 @@ class Exchange(Generic[R]):
     def end(self, error: BaseException | None = None) -> None:
         """Report what was spent, and end the permit; safe to repeat."""
         if self.permit is not None:
-            answer, unreported = self._answer(), self._unreported
-            self._unreported = False
-            self._tell_spent(answer)
-            if answer and unreported:
-                self._tell(answer.status, answer.headers, answer.body)
+            reader, self._reader = self._reader, None
+            unreported, self._unreported = self._unreported, False
+            if reader and (unreported or self.permit.leased):
+                answer = reader.answer(*self._answer)
+                self._tell_spent(answer)
+                if unreported:
+                    self._report(answer.body)
             self.permit.end(error)
 
     def end_soon(self) -> None:
@@ -150,16 +138,8 @@ class Exchange(Generic[R]):
         if self.ends_with_body:
             self._queue._finish(self.end)
 
-    def _answer(self) -> Answer | None:
-        reader, self._reader = self._reader, None
-        response, self._response = self._response, None
-        if not reader or not self.ends_with_body:
-            return None
-        status, headers, _ = parts_of(response)
-        return reader.answer(status, headers, response)
-
-    def _tell_spent(self, answer: Answer | None) -> None:
-        if not answer or not self._options.spent:
+    def _tell_spent(self, answer: Answer) -> None:
+        if not self._options.spent:
             return
         try:
             cost = self._options.spent(answer)

@@ -1,7 +1,6 @@
 """Options that the transports for HTTP clients share: which units a request takes. No I/O.
 
-`dpq.httpx`, `dpq.httpx2`, `dpq.requests` and `dpq.aiohttp` make them; `http/exchange` and its
-asyncio twin obey them.
+`dpq.httpx`, `dpq.httpx2`, `dpq.requests` and `dpq.aiohttp` make them; `http/exchange` obeys them.
 """
 
 import hashlib
@@ -46,15 +45,15 @@ PERMIT = "dpq_permit"
 """The name under which a request and its response carry the permit."""
 
 
-_WAYS_OUT = {
-    "httpx": "`pip install 'httpx>=0.27'`",
-    "httpx2": "`pip install 'httpx2>=2'`",
-    "requests": "`pip install 'requests>=2.32'`",
-    "aiohttp": "`pip install 'aiohttp>=3.12'`",
-    "scrapy": "`pip install 'scrapy>=2.13'`",
-    "django": "`pip install 'django>=4.2'`",
-    "fastapi": "`pip install 'fastapi>=0.115'`",
-    "otel": "`pip install 'opentelemetry-api>=1.30'`",
+_LEAST = {
+    "httpx": "httpx>=0.27",
+    "httpx2": "httpx2>=2",
+    "requests": "requests>=2.32",
+    "aiohttp": "aiohttp>=3.12",
+    "scrapy": "scrapy>=2.13",
+    "django": "django>=4.2",
+    "fastapi": "fastapi>=0.115",
+    "otel": "opentelemetry-api>=1.30",
 }
 
 
@@ -62,8 +61,8 @@ def missing_extra(name: str, error: ImportError, library: str = "") -> ImportErr
     """Make the error for a library that is not installed."""
     library = library or name
     return ImportError(
-        f"dpq.{name} needs {library}, which is not installed: {_WAYS_OUT[name]}, or install DPQ "
-        f"with its extra {name!r}",
+        f"dpq.{name} needs {library}, which is not installed: `pip install '{_LEAST[name]}'`, or "
+        f"install DPQ with its extra {name!r}",
         name=error.name or library,
     )
 
@@ -111,16 +110,7 @@ class TransportOptions(TypedDict, Generic[R, Q], total=False):
 
 
 class Options(Generic[R, Q]):
-    """The checked options of a transport.
-
-    Attributes:
-        prepare: As in `TransportOptions`.
-        spent: As in `TransportOptions`.
-        outage: The time in which the limiter is away.
-
-    Raises:
-        ConfigurationError: An option is out of its bounds.
-    """
+    """The checked options of a transport, or a ConfigurationError."""
 
     def __init__(
         self,
@@ -186,14 +176,10 @@ class Options(Generic[R, Q]):
 
 
 class Outage:
-    """The time in which the limiter cannot be asked, and the fate of requests meanwhile.
-
-    Args:
-        passes: Requests are sent without a permit.
-    """
+    """The time in which the limiter cannot be asked, and the fate of requests meanwhile."""
 
     def __init__(self, *, passes: bool) -> None:
-        self._passes = passes
+        self._passes = passes  # requests are sent without a permit
         self._passed = 0
         self._ask_at = 0.0
 

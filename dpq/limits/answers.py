@@ -1,38 +1,25 @@
 """The meaning of a host's answer: whom it is about, when to come again, and what is left.
 
-`RateLimited.from_response`, the transports, `dpq run`, the Scrapy scheduler and the workers ask
-it; nothing else reads a header. What a vendor alone does stands in a table, with its source.
-
-A 420 or a 429 is a limit, and so is a status that the caller names. A 403, 430, 503, 509 or 529 is
-one if it says that a limit is spent or when to come again; without that, the host has failed, and
-has limited nobody. Any other failure that names a time is about this request: it comes again then.
-The seconds are read in this order of trust:
+`RateLimited.from_response`, the transports, `dpq run`, the Scrapy scheduler and the workers ask it;
+nothing else reads a header. What a vendor alone does stands in a table, with its source. Nothing
+here raises: what cannot be read counts as absent. The seconds are read in this order of trust:
 
 1. `Retry-After` (seconds, a span, a date); then its kin: `X-RateLimit-Retry-After`,
    `Retry-After-Ms`, `X-Ms-Retry-After-Ms`.
-2. The limits that are spent: less than one unit is left. The longest of their resets, over all of
-   `RateLimit: "name";r=0;t=30`, the older `RateLimit: remaining=0, reset=30`, and every pair
-   `...-Remaining` and `...-Reset` whose name has "limit" in it, as `X-Rate-Limit-Reset`,
-   `x-ratelimit-reset-tokens`, `anthropic-ratelimit-requests-reset`. Without a `t` it is the window
-   `w` of the same name in `RateLimit-Policy`; if no header names a reset, it is the window that
-   stands in the name, as in `x-ratelimit-remaining-req-minute`.
-3. The longest `...-Reset` of a limit that does not say how many units are left. If a limit has
-   units left, it is ignored: it was not the one that was hit.
+2. The longest reset of the limits that are spent, over all of `RateLimit: "name";r=0;t=30`, the
+   older `RateLimit: remaining=0, reset=30`, and every pair `...-Remaining` and `...-Reset` whose
+   name has "limit" in it. Without a reset it is the window of the same name in `RateLimit-Policy`,
+   or the window in the name, as in `x-ratelimit-remaining-req-minute`.
+3. The longest `...-Reset` of a limit that does not say how many units are left. A limit that has
+   units left is ignored: it was not the one that was hit.
 4. The beginning of the body: `"retry_after": 3`, "Please try again in 6m0s".
-5. The shortest window of `RateLimit-Policy`: a guess, since the spent one is not named.
+5. The shortest window of `RateLimit-Policy`, since the spent one is not named.
 6. `DEFAULT_RETRY_AFTER`. This, and a wait below a second, is a guess: the server doubles it with
    each closing in a row.
 
-Units of a budget come back all at once at the reset, but for Anthropic's, and where the reset is a
-span such as 6m0s, as OpenAI's: there `...-Limit` are left after it, and they come back evenly.
-
-A moment counts from the answer's own `Date`, so that no two clocks need agree; without a `Date`,
-from the clock of this machine. What cannot be read, or is no plausible time, counts as absent.
-Nothing here raises, and any answer takes at most a few ms. `X-RateLimit-Global` and the like are
-not read: only the caller knows the part that a limit covers.
-
-No library reads these headers: of 65 answers that name a time, retryheader 1.0 reads 23,
-ratelimit-headers 0.1 reads 20, the `Retry` of urllib3 2.8 reads 11.
+A moment counts from the answer's own `Date`, so that no two clocks need agree. No library reads
+all this: of 65 answers that name a time, retryheader 1.0 reads 23, ratelimit-headers 0.1 reads 20,
+the `Retry` of urllib3 2.8 reads 11.
 
 Source: RFC 9110, 10.2.3 and 5.6.7; draft-ietf-httpapi-ratelimit-headers, versions 00 to 10; the
 documents of the hosts that tests/unit/test_answers.py names beside its cases.
@@ -61,21 +48,16 @@ __all__ = [
     "limits_in",
     "meaning_of",
     "parts_of",
+    "window_of",
 ]
 
 MAX_RETRY_AFTER = 86_400.0
-"""Seconds that an answer can close a group at most: one day, however large its number is.
-
-If a host asks for more, it says so again after the day, and that costs one request: the probe.
-"""
+"""Seconds that an answer can close a group at most. A host that asks for more says so again after
+the day, and that costs one request: the probe."""
 
 DEFAULT_RETRY_AFTER = 5.0
-"""Seconds to wait if a limited host does not say how long, with a 429.
-
-Most limits are per second or per minute. After a closing a single probe goes first. So a guess that
-is too short costs one request in five seconds, and a guess that is too long leaves a ready host
-idle.
-"""
+"""Seconds to wait if a limited host does not say how long. A guess that is too short costs one
+request, the probe; one that is too long leaves a ready host idle."""
 
 LEAST_RETRY_AFTER = 1.0
 """Seconds to wait at least, whatever a host says: "now" was just refused."""
@@ -92,7 +74,7 @@ About = Literal["", "request", "resource", "account", "host"]
 resource that it asked for, the account or its key, or the host."""
 
 
-# What vendors do alike, as far as it is no common form
+# What vendors do
 
 LIMITS = (420, 429)
 """The statuses that say that a limit was hit, whatever the headers say."""
@@ -216,6 +198,20 @@ FORMS = {
 """Headers of one vendor, and what they say in the common form; {0} is the first number in them.
 "rate-limit" is spelled "ratelimit" here."""
 
+WINDOWS: dict[str, Literal["bucket", "moving"]] = {
+    # https://docs.anthropic.com/en/api/rate-limits: "the token bucket algorithm"
+    "api.anthropic.com": "bucket",
+    # https://shopify.dev/docs/api/usage/rate-limits: "a leaky bucket"
+    "myshopify.com": "bucket",
+    # https://docs.pyannote.ai/ratelimits: "a sliding window of 1 minute"
+    "api.pyannote.ai": "moving",
+    # https://docs.nomic.ai/reference/getting-started/rate-limits: "5-minute rolling window"
+    "api-atlas.nomic.ai": "moving",
+}
+"""The windows of hosts that say how they count. For all others an even pace is right: OpenAI and
+Azure, too, enforce a rate of a minute within seconds, "quantized"
+(https://platform.openai.com/docs/guides/rate-limits)."""
+
 EVENLY = ("anthropic-",)
 """The names whose units come back evenly, although their reset is a moment.
 https://docs.anthropic.com/en/api/rate-limits: "the token bucket algorithm"."""
@@ -249,21 +245,14 @@ _Fields = defaultdict[str, list[str]]
 
 
 class HostLimit(NamedTuple):
-    """One limit of a host: units left, and seconds until there are more; None when not said.
+    """One limit of a host; None for what it does not say."""
 
-    Attributes:
-        name: The words that say what it counts, as "input-tokens"; "" if there are none.
-        even: The units come back evenly until then.
-        size: The units of the whole limit.
-        window: The seconds of its window.
-    """
-
-    left: float | None
-    wait: float | None
-    name: str = ""
-    even: bool = False
-    size: float | None = None
-    window: float | None = None
+    left: float | None  # units
+    wait: float | None  # seconds until there are more
+    name: str = ""  # the words that say what it counts, as "input-tokens"
+    even: bool = False  # the units come back evenly until then
+    size: float | None = None  # units of the whole limit
+    window: float | None = None  # seconds
 
     @property
     def unit(self) -> str | None:
@@ -282,21 +271,13 @@ class HostLimit(NamedTuple):
 
 
 class Meaning(NamedTuple):
-    """The meaning of an answer.
+    """The meaning of an answer."""
 
-    Attributes:
-        about: Whom a refusal is about.
-        again: The same request may succeed later.
-        wait: Seconds until it is worth trying again, up to `MAX_RETRY_AFTER`; None if not said.
-        guessed: Nobody has named `wait`: it grows with each refusal in a row.
-        final: No other try of this request can succeed, wherever and whenever.
-    """
-
-    about: About = ""
-    again: bool = False
-    wait: float | None = None
-    guessed: bool = False
-    final: bool = False
+    about: About = ""  # whom a refusal is about
+    again: bool = False  # the same request may succeed later
+    wait: float | None = None  # seconds until then, up to `MAX_RETRY_AFTER`; None if not said
+    guessed: bool = False  # nobody has named `wait`: it grows with each refusal in a row
+    final: bool = False  # no other try of this request can succeed, wherever and whenever
 
     @property
     def is_limit(self) -> bool:
@@ -352,7 +333,7 @@ def meaning_of(
     else:
         again = about == "account" and is_limit if told else hit or may_pass or named is not None
     if hit and named is None:
-        named = min(_windows(fields).values(), default=None)
+        named = _shortest_window(fields)
     if not again or not (hit or named is not None):
         final = about == "request" and not again and bool(told or should or status in FINAL)
         return Meaning(about, again, final=final)
@@ -371,6 +352,11 @@ _IN_BODY = [re.compile(pattern, re.ASCII) for pattern in IN_BODY]
 
 def _first(*waits: float | None) -> float | None:
     return next((wait for wait in waits if wait is not None), None)
+
+
+def window_of(host: str) -> str:
+    """Return the kind of a host's windows: "bucket" or "moving"; "" is an even pace."""
+    return next((kind for name, kind in WINDOWS.items() if f".{host}".endswith(f".{name}")), "")
 
 
 def beginning(body: object) -> str:
@@ -497,7 +483,7 @@ def _asked(fields: _Fields, now: float) -> float | None:
 def _limits(fields: _Fields) -> list[HostLimit]:
     """Read all limits. If none names a reset, their windows count as resets."""
     now = _now(fields)
-    limits = [*_paired(fields, now), *_listed(fields, _windows(fields), now)]
+    limits = [*_paired(fields, now), *_listed(fields, now)]
     if any(limit.wait is not None for limit in limits):
         return limits
     return [each._replace(wait=each.window or _window_in(each.name)) for each in limits]
@@ -558,19 +544,18 @@ def _window_in(name: str) -> float | None:
     return None if window is None else min(window, _LONGEST_IN_NAME)
 
 
-def _listed(fields: _Fields, windows: dict[str, float], now: float) -> Iterator[HostLimit]:
+def _listed(fields: _Fields, now: float) -> Iterator[HostLimit]:
     """Read the limits of `RateLimit`, in the syntax of any draft, and of headers like it."""
     policies = _policies(fields)
     for name, values in fields.items():
         if "ratelimit" in name and not _PART.search(name) and not name.endswith("-policy"):
             for policy, params in structured(", ".join(values)):
-                left = numbers_in(params.get("r") or params.get("remaining", ""))
-                wait = wait_in(
-                    params.get("t") or params.get("reset") or params.get("resets", ""), now
-                )
+                said = {**policies.get(policy, {}), **params}
+                left = numbers_in(said.get("r") or said.get("remaining", ""))
+                wait = wait_in(said.get("t") or said.get("reset") or said.get("resets", ""), now)
                 if left:  # Atlassian leaves it out while plenty is left
-                    window, said = windows.get(policy), policies.get(policy, {})
-                    sizes = numbers_in(said.get("q") or params.get("limit", ""))
+                    window = wait_in(said.get("w", ""), 0) or None
+                    sizes = numbers_in(said.get("q") or said.get("limit", ""))
                     yield HostLimit(
                         min(left),
                         window if wait is None else wait,
@@ -580,13 +565,12 @@ def _listed(fields: _Fields, windows: dict[str, float], now: float) -> Iterator[
                     )
 
 
-def _windows(fields: _Fields) -> dict[str, float]:
-    """Read the windows of the policies that name one, in seconds."""
-    params = {policy: wait_in(p.get("w", ""), 0) for policy, p in _policies(fields).items()}
-    return {policy: window for policy, window in params.items() if window}
-
-
 def _policies(fields: _Fields) -> dict[str, dict[str, str]]:
     """Read the parameters of each policy: its units (`q`), its window (`w`), its unit (`qu`)."""
     texts = (", ".join(v) for name, v in fields.items() if name.endswith("ratelimit-policy"))
     return {policy: params for text in texts for policy, params in structured(text)}
+
+
+def _shortest_window(fields: _Fields) -> float | None:
+    windows = (wait_in(policy.get("w", ""), 0) for policy in _policies(fields).values())
+    return min(filter(None, windows), default=None)

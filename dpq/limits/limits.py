@@ -1,24 +1,14 @@
-"""Limits: the classes of callers, and the text in the hash `limits`. No I/O, no clock."""
+"""Rates as callers set them. No I/O, no clock."""
 
 import math
-import re
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Literal, cast
+from dataclasses import dataclass
+from typing import Literal
 
-from dpq.limits.pools import split_pool
-from dpq.limits.quota import (
-    MAX_RATE,
-    Quota,
-    Reserve,
-    as_written,
-    is_quota,
-    number_text,
-)
+from dpq.limits.quota import MAX_RATE, Reserve, check_reserve, check_unit
 from dpq.model.errors import ConfigurationError
-from dpq.model.rates import per_text
-from dpq.model.validation import MAX_SECONDS, number, unit_name, whole_number
+from dpq.model.validation import MAX_SECONDS, number, whole_number
 
 __all__ = ["Adaptive", "RateLimit", "Reserve"]
 
@@ -30,9 +20,6 @@ MAX_REFILL_SECONDS = 100 * MAX_SECONDS
 
 MAX_SLACK_SECONDS = 3600
 """Seconds of the longest slack, also of a learned one; lua/lib/limits/pace.lua has it, too."""
-
-ORDERED = "!"
-"""The mark of `in_order` in a stored limit, behind its concurrency and its weight."""
 
 MAX_WINDOWS = 8
 MAX_CONCURRENCY = 1_000_000
@@ -149,12 +136,9 @@ class RateLimit:
 
     def __post_init__(self) -> None:
         number("rate", self.rate, "units", 0.001, MAX_RATE)
-        if self.unit != "":
-            unit_name("unit", self.unit)
+        check_unit(self.unit)
         number("per", self.per, "seconds", 0.001, MAX_SECONDS, " (10 years)")
         whole_number("burst", self.burst, 1, MAX_RATE)
-        if self.reserve is not None and not isinstance(self.reserve, Reserve):
-            raise ConfigurationError(f"reserve is {self.reserve!r}: it must be a Reserve")
         if self.adaptive is not None and not isinstance(self.adaptive, Adaptive):
             raise ConfigurationError(f"adaptive is {self.adaptive!r}: it must be an Adaptive")
         if self.slack is not None:
@@ -176,12 +160,7 @@ class RateLimit:
                 f"{self.burst * self.per / slowest:.3g} s to refill: it must be at most "
                 f"{MAX_REFILL_SECONDS} s (1000 years)"
             )
-        if self.reserve and self.reserve.units >= self.at_once:
-            name = "rate" if self.moving else "burst"
-            raise ConfigurationError(
-                f"reserve.units is {self.reserve.units} and {name} is {self.at_once}: {name} must "
-                "be larger, or no other task would ever run"
-            )
+        check_reserve(self.reserve, "rate" if self.moving else "burst", self.at_once)
         if self.adaptive and not self.adaptive.floor <= self.rate <= self.adaptive.ceiling:
             raise ConfigurationError(
                 f"rate is {self.rate!r}: it must be from adaptive.floor {self.adaptive.floor!r} "
@@ -210,179 +189,6 @@ class RateLimit:
                 "adaptive is given for a moving window: only an even window learns its rate, so "
                 "leave out adaptive or moving"
             )
-
-
-TIME_UNITS = {
-    **{"": 1.0, "ms": 0.001, "s": 1.0, "sec": 1.0, "second": 1.0},
-    **{"m": 60.0, "min": 60.0, "minute": 60.0},
-    **{"h": 3600.0, "hour": 3600.0, "d": 86_400.0, "day": 86_400.0},
-}
-"""Seconds of each unit of time in a rate; without a unit it is seconds."""
-
-_NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
-_RATE = re.compile(rf"(?:([^=]*)=)?{_NUMBER}/(?=.){_NUMBER}?([a-z]*)")
-_READS = (
-    "UNITS/TIME, as in 10/s, 300/15m, 5000/h, 2.5/min, 100/60 (seconds), tokens=200000/m, "
-    "300/15m,moving"
-)
-MOVING = ",moving"
-"""The end of a rate that is a moving window, as people write it."""
-
-
-def read_rate(text: str) -> RateLimit:
-    """Read `UNITS/TIME`, or `UNITS/TIME,moving`, as the command line and `set_limit` take it."""
-    plain = text.removesuffix(MOVING)
-    found = _RATE.fullmatch(plain)
-    if not found or found[4] not in TIME_UNITS:
-        raise ConfigurationError(
-            f"{text!r:.200}: write a rate as {_READS}; the units of time are ms, s, m or min, h, d"
-        )
-    try:
-        per = float(found[3] or 1) * TIME_UNITS[found[4]]
-        unit = "" if found[1] is None else unit_name("unit", found[1])
-        return RateLimit(as_written(found[2]), per, unit=unit, moving=plain != text)
-    except ConfigurationError as error:
-        raise ConfigurationError(f"{text!r:.200}: {error}") from None
-
-
-def rate_text(window: RateLimit) -> str:
-    """Write the rate of a window as `read_rate` reads it: `tokens=9000/min`, `300/15min,moving`."""
-    unit = f"{window.unit}=" if window.unit else ""
-    return unit + per_text(window.rate, window.per) + (MOVING if window.moving else "")
-
-
-def limit_rules(
-    rate: float | str | Sequence[RateLimit] | None,
-    per: float | None,
-    burst: int,
-    concurrency: int | None,
-    adaptive: Adaptive | None,
-    reserve: Reserve | None,
-    slack: float | None = None,
-    quotas: Sequence[Quota] = (),
-    weight: float | None = None,
-) -> tuple[RateLimit, ...]:
-    """Check the arguments of `set_limit`; return its windows, the shortest first."""
-    if concurrency is not None:
-        whole_number("concurrency", concurrency, 1, MAX_CONCURRENCY)
-    if isinstance(rate, str):
-        if per is not None:
-            raise ConfigurationError(
-                f"rate is {rate!r}: leave out per, since a text names its window, as in "
-                "set_limit('10/s'); a group is named as group='api'"
-            )
-        said = replace(
-            read_rate(rate), burst=burst, adaptive=adaptive, reserve=reserve, slack=slack
-        )
-        return limit_rules([said], None, 1, concurrency, None, None)
-    windows: tuple[RateLimit, ...]
-    if isinstance(rate, RateLimit):
-        rate = (rate,)
-    if rate is None or isinstance(rate, Sequence):
-        if (per, burst, adaptive, reserve, slack) != (None, 1, None, None, None):
-            raise ConfigurationError(
-                "per, burst, adaptive, reserve and slack go with a single rate: give them to each "
-                "RateLimit"
-            )
-        windows = tuple(cast("Sequence[RateLimit]", rate or ()))
-    elif per is None:
-        raise ConfigurationError(
-            f"rate is {rate!r:.200}, but per is missing: give the seconds of its window"
-        )
-    else:
-        windows = (RateLimit(rate, per, burst, reserve, adaptive, slack),)
-    for window in windows:
-        if not isinstance(window, RateLimit):
-            raise ConfigurationError(f"a window is {window!r}: it must be a RateLimit")
-    if not windows and concurrency is None and not quotas and weight is None:
-        raise ConfigurationError(
-            "the limit is empty: give a rate, a concurrency, or both; or a quota"
-        )
-    if len(windows) > MAX_WINDOWS:
-        raise ConfigurationError(
-            f"the limit has {len(windows)} windows: it may have at most {MAX_WINDOWS}"
-        )
-    windows = tuple(sorted(windows, key=lambda each: (each.per, each.unit, each.moving)))
-    if any(window.adaptive for window in windows[1:]):
-        raise ConfigurationError(
-            "adaptive is given for a longer window: only the shortest can learn, so give it to "
-            "that one"
-        )
-    return windows
-
-
-def write_rules(
-    windows: Sequence[RateLimit], concurrency: int | None, *, in_order: bool = False
-) -> str:
-    """Make the text for the hash `limits`. Source: docs/storage.md, "Rules"."""
-    head = f"{concurrency or 0}{ORDERED if in_order else ''}"
-    if windows and (learns := windows[0].adaptive):
-        head += "~" + " ".join(map(number_text, (learns.floor, learns.ceiling, learns.step)))
-    texts = [head]
-    for window in windows:
-        at_once = "m" if window.moving else window.burst
-        text = f"{number_text(window.rate)} {per_ms(window.per)}{window.unit} {at_once}"
-        if window.reserve:
-            text += f" {window.reserve.units} {number_text(window.reserve.priority)}"
-        if window.slack is not None:
-            text += f" +{whole_ms(window.slack)}"
-        if window.estimate:
-            text += f" ~{window.estimate}"
-        texts.append(text)
-    return "|".join(texts)
-
-
-def read_rules(text: str) -> tuple[tuple[RateLimit, ...], int | None]:
-    """Read the windows and the concurrency from a text of the hash `limits`."""
-    head, *parts = split_pool(text)[0].split("|")
-    concurrency, _, learning = head.replace(ORDERED, "").partition("~")
-    adaptive = Adaptive(*map(as_written, learning.split(" "))) if learning else None
-    windows: list[RateLimit] = []
-    for part in parts:
-        if is_quota(part):
-            continue
-        rate, per, burst, *kept = part.split(" ")
-        estimate = int(kept.pop()[1:]) if kept and kept[-1].startswith("~") else 0
-        slack = int(kept.pop()[1:]) / 1000 if kept and kept[-1].startswith("+") else None
-        reserve = Reserve(int(kept[0]), as_written(kept[1])) if kept else None
-        learned = None if windows else adaptive
-        ms = re.match("[0-9]*", per)[0]  # type: ignore[index]  # it matches everything
-        unit = per[len(ms) :]
-        windows.append(
-            RateLimit(
-                as_written(rate),
-                int(ms) / 1000,
-                1 if burst == "m" else int(burst),
-                reserve=reserve,
-                adaptive=learned,
-                slack=slack,
-                unit=unit,
-                estimate=estimate,
-                moving=burst == "m",
-            )
-        )
-    return tuple(windows), int(concurrency) or None
-
-
-def is_in_order(text: str) -> bool:
-    """Return True if a text of the hash `limits` keeps the tasks of a group in order."""
-    return ORDERED in split_pool(text)[0].partition("|")[0]
-
-
-def in_order_of_one(in_order: bool, group: str | None, concurrency: int | None) -> int | None:
-    """Check `in_order`; return the concurrency, which is 1 with it."""
-    if not isinstance(in_order, bool):
-        raise ConfigurationError(f"in_order is {in_order!r}: it must be True or False")
-    if in_order and group is None:
-        raise ConfigurationError(
-            "in_order is given for the queue: only a group keeps its order; name one, or '*' for "
-            "every group"
-        )
-    if in_order and concurrency not in (None, 1):
-        raise ConfigurationError(
-            f"in_order runs one task at a time, and concurrency is {concurrency!r}: leave it out"
-        )
-    return 1 if in_order else concurrency
 
 
 def most_granted(rate: float, burst: int) -> int:

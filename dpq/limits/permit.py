@@ -34,17 +34,14 @@ SHOWN_MEMBERS = 5
 
 @dataclass(frozen=True)
 class PermitRequest:
-    """The arguments of `acquire`, checked; `timeout` and `lease` are seconds.
-
-    `cost` and `priority` are the texts of a record. `member` is "" for any, or `UNKNOWN_MEMBER`.
-    """
+    """The arguments of `acquire`, checked."""
 
     group: str | None
-    cost: str
-    priority: str
-    timeout: float | None
-    lease: float
-    member: str = ""
+    cost: str  # as the text of a record
+    priority: str  # the same
+    timeout: float | None  # seconds
+    lease: float  # seconds
+    member: str = ""  # "" for any, or `UNKNOWN_MEMBER`
     host: str | None = None
 
     @classmethod
@@ -97,28 +94,16 @@ class PermitRequest:
 
 
 class PermitAnswer(NamedTuple):
-    """An answer of the script acquire.
-
-    Attributes:
-        code: 1 granted; 0 to ask again then; 2 to ask again when called, or then; -1 beyond the
-            timeout; -2 the pool does not have the member.
-        wait: Seconds until that.
-        moment: The moment of the grant, ms; or the place of the caller in the line.
-        held: The lease of the permit, or "".
-        scope: The group, and behind a TAB the member of its pool.
-        cost: The units that were charged, as the text of a record.
-        brief: "1" if the lease is there only until the answer is observed.
-        members: The members of a pool that does not have the one.
-    """
+    """An answer of the script acquire; acquire.lua has the codes."""
 
     code: int
-    wait: float
-    moment: str = ""
-    held: str = ""
-    scope: str = ""
-    cost: str = ""
-    brief: str = ""
-    members: tuple[str, ...] = ()
+    wait: float  # seconds until it may go, or is to ask again
+    moment: str = ""  # of the grant, ms; or the place of the caller in the line
+    held: str = ""  # the lease of the permit, or ""
+    scope: str = ""  # the group, and behind a TAB the member of its pool
+    cost: str = ""  # the units that were charged, as the text of a record
+    brief: str = ""  # "1" if the lease is there only until the answer is observed
+    members: tuple[str, ...] = ()  # those of a pool that does not have the one
 
 
 @dataclass(slots=True, eq=False)
@@ -140,24 +125,18 @@ class HeldPermit:
 
 
 class Caller:
-    """One caller that waits for a permit: what it asks, and how long it sleeps.
-
-    Attributes:
-        moment: The moment for which units are booked, ms as text; "" without a booking.
-        place: Its place in the line of callers, which it keeps; "" if it stands in none.
-        channel: Where it hears that it is called; "" if it hears nothing.
-        held: The lease of its booking, or "".
-        scope: Its group, and behind a TAB the member of a booking, or that it must be.
-        brief: Its lease is there only until the answer is observed, which ends it.
-        granted: It may go, once it has slept.
-    """
+    """One caller that waits for a permit: what it asks, and how long it sleeps."""
 
     def __init__(self, request: PermitRequest, now: float) -> None:
         self.request = request
         self.id = secrets.token_urlsafe(9)
-        self.moment, self.place, self.held, self.channel = "", "", "", ""
+        self.moment = ""  # for which units are booked, ms
+        self.place = ""  # in the line of callers, which it keeps
+        self.channel = ""  # where it hears that it is called
+        self.held = ""  # the lease of its booking
         self.scope, self.cost = request.scope, request.cost
-        self.granted = self.brief = False
+        self.brief = False  # its lease is there only until the answer is observed, which ends it
+        self.granted = False  # it may go, once it has slept
         self._until = None if request.timeout is None else now + request.timeout
 
     def remaining(self, now: float) -> float | None:

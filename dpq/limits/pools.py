@@ -1,16 +1,15 @@
-"""Pools: groups whose tasks run as one of several members, and the weight of a group. No I/O."""
+"""Pools: groups whose tasks run as one of several members. No I/O."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from dpq.model.errors import ConfigurationError
-from dpq.model.validation import label, number
+from dpq.model.validation import label
 
 MAX_MEMBERS = 64
 """Members of a pool: pop reads the gates of all; lua/lib/limits/rules.lua has the same number."""
 
 MAX_MEMBER_BYTES = 100
-MIN_WEIGHT, MAX_WEIGHT = 0.01, 100
 
 UNTIL_OPENED_MS = 90_000_000_000_000
 """The moment that stands for a closing without an end (in the year 4821); lib/limits/pool.lua."""
@@ -49,39 +48,3 @@ def pool_members(members: Sequence[str] | None, group: str | None) -> tuple[str,
     if twice := next((name for i, name in enumerate(names) if name in names[:i]), None):
         raise ConfigurationError(f"members name {twice!r} twice: each must have a name of its own")
     return names
-
-
-def group_weight(weight: float | None, group: str | None) -> float | None:
-    """Check the weight of a limit."""
-    if weight is None:
-        return None
-    if group is None:
-        raise ConfigurationError(
-            "weight is given for the queue: only groups take turns; name one, or '*' for every "
-            "group"
-        )
-    number("weight", weight, "turns for each turn of others", MIN_WEIGHT, MAX_WEIGHT)
-    return weight
-
-
-def add_pool(rules: str, members: Sequence[str], weight: float | None) -> str:
-    """Add members and a weight to the text of a limit. Source: docs/storage.md, "Pools"."""
-    if weight is not None:
-        head = len(rules) - len(rules.lstrip("0123456789"))
-        text = repr(int(weight) if weight == int(weight) else float(weight))
-        rules = f"{rules[:head]}*{text}{rules[head:]}"
-    return "\t".join([rules, *members])
-
-
-def split_pool(text: str) -> tuple[str, tuple[str, ...], float]:
-    """Split the text of a limit: the text without members and weight, the members, the weight."""
-    rules, *members = text.split("\t")
-    slots = rules[: len(rules) - len(rules.lstrip("0123456789"))]
-    weight = 1.0
-    if rules[len(slots) :].startswith("*"):
-        end = len(slots) + 1
-        while end < len(rules) and rules[end] in "0123456789.":
-            end += 1
-        weight = float(rules[len(slots) + 1 : end])
-        rules = slots + rules[end:]
-    return rules, tuple(members), weight

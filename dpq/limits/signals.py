@@ -24,7 +24,7 @@ from dpq.limits.answers import (
     parts_of,
 )
 from dpq.model.errors import ConfigurationError
-from dpq.model.validation import MAX_SECONDS, error_line, in_seconds, milliseconds
+from dpq.model.validation import MAX_SECONDS, delay_milliseconds, error_line, in_seconds
 
 __all__ = ["RateLimited", "Reject", "Release", "Retry", "Scope", "Signal"]
 
@@ -34,11 +34,7 @@ the queue), the queue, or only the task."""
 
 
 def require_scope(scope: object) -> None:
-    """Refuse what is no `Scope`.
-
-    Raises:
-        ConfigurationError: It is none.
-    """
+    """Raise ConfigurationError if it is no `Scope`."""
     if scope not in get_args(Scope):
         raise ConfigurationError(
             f"scope is {scope!r}: it must be 'member', 'group', 'queue' or 'task'"
@@ -46,11 +42,7 @@ def require_scope(scope: object) -> None:
 
 
 def status_text(status: int | None) -> str:
-    """Write a status for the scripts: "" for a 429, and where none is named.
-
-    Raises:
-        ConfigurationError: It is none.
-    """
+    """Check a status, and write it for the scripts: "" for a 429, and where none is named."""
     if status is None or status == 429:
         return ""
     if not (isinstance(status, int) and 100 <= status <= 999):
@@ -247,10 +239,9 @@ class RateLimited(Signal):
 
 
 def _seconds(delay: float | timedelta) -> float:
-    """Check a delay, and return its seconds; raise ConfigurationError out of 0 to 10 years."""
-    seconds = in_seconds(delay)
-    milliseconds("delay", seconds)
-    return seconds
+    """Check a delay, and return its seconds."""
+    delay_milliseconds(delay)
+    return in_seconds(delay)
 
 
 def signal_of(error: BaseException, *, from_errors: bool = True) -> BaseException:

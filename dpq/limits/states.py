@@ -2,16 +2,15 @@
 
 from datetime import datetime
 
-from pydantic import BaseModel, ConfigDict
-
 from dpq.limits.budget import Budget
 from dpq.limits.limits import RateLimit, Reason
 from dpq.limits.quota import Quota
+from dpq.model.frozen import Frozen
 
 __all__ = ["LimitState", "MemberState", "QuotaState"]
 
 
-class QuotaState(BaseModel):
+class QuotaState(Frozen):
     """A quota of a limit, and its state now.
 
     Attributes:
@@ -20,14 +19,12 @@ class QuotaState(BaseModel):
         resets_at: The end of this period, UTC.
     """
 
-    model_config = ConfigDict(frozen=True)
-
     quota: Quota
     left: int
     resets_at: datetime | None
 
 
-class MemberState(BaseModel):
+class MemberState(Frozen):
     """A member of a pool, and the state of its limit now.
 
     Attributes:
@@ -46,8 +43,6 @@ class MemberState(BaseModel):
         rate_limited: Tasks that met a 429 as this member.
     """
 
-    model_config = ConfigDict(frozen=True)
-
     name: str
     open: bool = True
     opens_at: datetime | None = None
@@ -62,7 +57,7 @@ class MemberState(BaseModel):
     rate_limited: int = 0
 
 
-class LimitState(BaseModel):
+class LimitState(Frozen):
     """A limit of a queue or a group, and its state now.
 
     Attributes:
@@ -99,8 +94,6 @@ class LimitState(BaseModel):
         rules: The text of its own limit, as stored but for the days on which a zone's clock
             changes; "" without one. A change compares it with what stands then.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     group: str | None
     windows: tuple[RateLimit, ...]

@@ -11,7 +11,7 @@ nothing of what the caller gets.
 
 import json
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,12 +21,6 @@ MOST_BYTES = 1 << 20
 """Bytes of a body, or of one event of a stream, that are kept: its last ones. An answer with text
 is smaller. Of larger ones, such as embeddings, the usage stands at the end."""
 
-STEP_BYTES = 1 << 16
-"""Bytes that are unpacked at once, so that a small packed body cannot fill the memory."""
-
-ENCODINGS = {"gzip": 31, "x-gzip": 31, "deflate": 47}
-"""The encodings that are read: names, and window bits of zlib (47 finds the header itself)."""
-
 _LAST_EVENTS = {
     *("message_stop", "response.completed", "response.incomplete", "response.failed"),
 }
@@ -34,6 +28,9 @@ _LAST_EVENTS = {
 
 _LONGEST_LAST_EVENT = 200
 """Bytes of an event without a usage that may be the last one."""
+
+_GZIP_OR_ZLIB = 47
+"""The window bits by which zlib finds out which of the two it reads."""
 
 
 @dataclass(frozen=True)
@@ -56,12 +53,6 @@ class Answer:
     complete: bool
     usage: Mapping[str, Any] = field(default_factory=dict)
     body: bytes = b""
-
-
-def readable_encodings(accepted: str) -> str:
-    """Return the header `Accept-Encoding` without the encodings that are not read here."""
-    kept = [each for each in accepted.split(",") if each.split(";")[0].strip() in ENCODINGS]
-    return ",".join(kept).strip() or "identity"
 
 
 def openai_usage(answer: Answer) -> dict[str, int] | None:
@@ -123,52 +114,17 @@ class BodyReader:
         encoding: The header `Content-Encoding`, if the parts are packed; else "".
     """
 
-    def __init__(self, content_type: str, encoding: str) -> None:
+    def __init__(self, content_type: str, encoding: str = "") -> None:
         self._stream = content_type.lower().startswith("text/event-stream")
+        self._packed = encoding.strip().lower() not in ("", "identity")
         self._kept = bytearray()  # bytes of the body, or of the line that has not ended
         self._cut = False  # something before it was dropped
         self._usage: dict[str, Any] = {}
         self._complete = False
-        self._inflate: Any = None
-        name = encoding.strip().lower()
-        self._readable = name in ("", "identity", *ENCODINGS)
-        if name in ENCODINGS:
-            self._inflate = zlib.decompressobj(ENCODINGS[name])
 
     def read(self, part: bytes) -> None:
-        """Read a part of the body; what cannot be unpacked is ignored from there on."""
-        if not self._readable:
-            return
-        try:
-            for plain in self._unpacked(part):
-                self._take(plain)
-        except zlib.error:
-            self._readable = False
-            self._kept.clear()
-
-    def end(self) -> None:
-        """Note that the body came to its end."""
-        self._complete = True
-        if self._stream:
-            self._take(b"\n")
-
-    def answer(self, status: int, headers: Headers, response: Any) -> Answer:
-        """Return what was read."""
-        body = b"" if self._stream or self._cut or not self._readable else bytes(self._kept)
-        if not self._stream:
-            self._usage = _usage_in(self._kept, cut=self._cut)
-        return Answer(status, headers, response, self._complete, self._usage, body)
-
-    def _unpacked(self, part: bytes) -> Iterator[bytes]:
-        if self._inflate is None:
-            yield part
-            return
-        while part and not self._inflate.eof:
-            yield self._inflate.decompress(part, STEP_BYTES)
-            part = self._inflate.unconsumed_tail
-
-    def _take(self, plain: bytes) -> None:
-        lines = plain.replace(b"\r", b"\n").split(b"\n") if self._stream else [plain]
+        """Read a part of the body."""
+        lines = part.replace(b"\r", b"\n").split(b"\n") if self._stream else [part]
         for i, line in enumerate(lines):
             if i:
                 self._end_line()
@@ -176,6 +132,21 @@ class BodyReader:
             if len(self._kept) > MOST_BYTES or len(line) > MOST_BYTES:
                 self._cut = True
                 del self._kept[:-MOST_BYTES]
+
+    def end(self) -> None:
+        """Note that the body came to its end."""
+        self._complete = True
+        if self._stream:
+            self._end_line()
+
+    def answer(self, status: int, headers: Headers, response: Any) -> Answer:
+        """Return what was read."""
+        body = b""
+        if not self._stream:
+            kept = _unpacked(self._kept) if self._packed else bytes(self._kept)
+            self._usage = _usage_in(kept, cut=self._cut)
+            body = b"" if self._cut else kept
+        return Answer(status, headers, response, self._complete, self._usage, body)
 
     def _end_line(self) -> None:
         line, cut = bytes(self._kept), self._cut
@@ -186,6 +157,14 @@ class BodyReader:
             if b'"usage"' in data:
                 self._usage.update(_usage_in(data, cut=cut))
             self._complete = self._complete or _is_last(data)
+
+
+def _unpacked(body: bytes | bytearray) -> bytes:
+    """Unpack a body that is packed although it was asked for plain; b"" if it cannot be read."""
+    try:
+        return zlib.decompressobj(_GZIP_OR_ZLIB).decompress(body, MOST_BYTES)
+    except zlib.error:
+        return b""
 
 
 def _is_last(data: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""A limit in words, as people write it: `10/s`, `5000/h,burst=1000`, and back. No I/O, no clock.
+"""Windows and quotas as people write them: `10/s`, `5000/h,burst=1000`, and back. No I/O, no clock.
 
 A quota is such a word, too: `10000/day@America/Los_Angeles,spread`.
 """
@@ -6,55 +6,62 @@ A quota is such a word, too: `10000/day@America/Los_Angeles,spread`.
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar, get_args
 
-from dpq.limits.limits import Adaptive, RateLimit, Reserve, rate_text, read_rate
-from dpq.limits.quota import Quota, as_written, quota_text, read_quota
-from dpq.limits.rules import LimitRules
+from dpq.limits.limits import Adaptive, RateLimit, Reserve
+from dpq.limits.quota import Period, Quota, quota_text
 from dpq.model.errors import ConfigurationError
+from dpq.model.rates import per_text
+from dpq.model.validation import unit_name
 
 T = TypeVar("T")
 
+TIME_UNITS = {
+    **{"": 1.0, "ms": 0.001, "s": 1.0, "sec": 1.0, "second": 1.0},
+    **{"m": 60.0, "min": 60.0, "minute": 60.0},
+    **{"h": 3600.0, "hour": 3600.0, "d": 86_400.0, "day": 86_400.0},
+}
+"""Seconds of each unit of time in a rate; without a unit it is seconds."""
+
 _NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
-_SETTINGS = (
-    "moving, burst=N, reserve=UNITS:PRIORITY, adaptive=FLOOR:CEILING[:STEP], slack=SECONDS, "
-    "estimate=UNITS"
-)
+_RATE = re.compile(rf"(?:([^=]*)=)?{_NUMBER}/(?=.){_NUMBER}?([a-z]*)")
+_QUOTA = re.compile(r"(?:([^=]*)=)?([0-9]{1,13})/([a-z]+)@(.*)")
 
 
 def read_word(word: str) -> RateLimit | Quota:
-    """Read `UNITS/TIME`, and after it the options of this window, with commas between.
-
-    A `@` makes it a quota, `AMOUNT/PERIOD@ZONE`.
-    """
+    """Read `UNITS/TIME` or `AMOUNT/PERIOD@ZONE`, and behind it options with commas between."""
     first, *settings = word.split(",")
-    if "@" in first:
-        return _quota(word, read_quota(first), settings)
-    window = read_rate(first)
-    more = dict(_setting(word, setting.strip()) for setting in settings)
-    return _made(word, lambda: replace(window, **more))
+    limit, options = (_quota(first), _OF_QUOTA) if "@" in first else (_window(first), _OF_WINDOW)
+    more = dict(_option(word, setting.strip(), options) for setting in settings)
+    return _made(word, lambda: replace(limit, **more))
 
 
-def _quota(word: str, quota: Quota, settings: list[str]) -> Quota:
-    for setting in map(str.strip, settings):
-        name, _, value = setting.partition("=")
-        if setting == "spread":
-            quota = replace(quota, spread=True)
-        elif name == "reserve":
-            kept = reserve(value)
-            quota = _made(word, lambda old=quota, kept=kept: replace(old, reserve=kept))  # type: ignore[misc]
-        else:
-            _refuse(word, f"{setting!r:.200} is not one of spread, reserve=UNITS:PRIORITY")
-    return quota
+def _window(text: str) -> RateLimit:
+    found = _RATE.fullmatch(text)
+    if not found or found[4] not in TIME_UNITS:
+        _refuse(
+            text,
+            "write a rate as UNITS/TIME, as in 10/s, 300/15m, 5000/h, 2.5/min, 100/60 (seconds), "
+            "tokens=200000/m, 300/15m,moving; the units of time are ms, s, m or min, h, d",
+        )
+    per = float(found[3] or 1) * TIME_UNITS[found[4]]
+    return _made(text, lambda: RateLimit(as_written(found[2]), per, unit=_unit(found[1])))
 
 
-def _setting(word: str, setting: str) -> tuple[str, Any]:
-    name, equals, value = setting.partition("=")
-    if setting == "moving":
-        return name, True
-    if not equals or name not in _PARSERS:
-        _refuse(word, f"{setting!r:.200} is not one of {_SETTINGS}")
-    return name, _PARSERS[name](value)
+def _quota(text: str) -> Quota:
+    found = _QUOTA.fullmatch(text)
+    if not found or found[3] not in get_args(Period):
+        _refuse(
+            text,
+            "write a quota as AMOUNT/PERIOD@ZONE, as in 10000/day@America/Los_Angeles, "
+            "500/hour@UTC, usd=250/month@UTC; the periods are hour, day, week, month",
+        )
+    period: Any = found[3]
+    return _made(text, lambda: Quota(int(found[2]), period, found[4], _unit(found[1])))
+
+
+def _unit(name: str | None) -> str:
+    return "" if name is None else unit_name("unit", name)
 
 
 def reserve(word: str) -> Reserve:
@@ -83,14 +90,29 @@ def _number(form: str, otherwise: str) -> Callable[[str], Any]:
 
 burst = _number("[0-9]{1,10}", "burst must be a whole number of units, as in 5")
 slack = _number(_NUMBER, "slack must be a number of seconds, as in 0.1")
-_PARSERS: dict[str, Callable[[str], Any]] = {
-    "burst": burst,
-    "reserve": reserve,
-    "adaptive": adaptive,
-    "slack": slack,
-    "estimate": _number("[0-9]{1,10}", "estimate must be a whole number of units, as in 2000"),
+estimate = _number("[0-9]{1,10}", "estimate must be a whole number of units, as in 2000")
+
+_Options = dict[str, Callable[[str], Any] | None]
+_OF_WINDOW: _Options = {
+    "moving": None,
+    "burst=N": burst,
+    "reserve=UNITS:PRIORITY": reserve,
+    "adaptive=FLOOR:CEILING[:STEP]": adaptive,
+    "slack=SECONDS": slack,
+    "estimate=UNITS": estimate,
 }
-"""Readers of the options of a window; RateLimit knows the bounds of numbers."""
+"""The options of a window and their readers; RateLimit knows the bounds of numbers."""
+
+_OF_QUOTA: _Options = {"spread": None, "reserve=UNITS:PRIORITY": reserve}
+
+
+def _option(word: str, setting: str, options: _Options) -> tuple[str, Any]:
+    name, equals, value = setting.partition("=")
+    form = next((each for each in options if each.partition("=")[:2] == (name, equals)), None)
+    if form is None:
+        _refuse(word, f"{setting!r:.200} is not one of {', '.join(options)}")
+    read = options[form]
+    return name, read(value) if read else True
 
 
 def _made(word: str, make: Callable[[], T]) -> T:
@@ -98,49 +120,40 @@ def _made(word: str, make: Callable[[], T]) -> T:
         return make()
     except ConfigurationError as error:
         _refuse(word, str(error))
-    except ValueError:  # of number
+    except ValueError:  # of a number
         _refuse(word, "the priority must be a number")
 
 
 def _refuse(word: str, reason: str) -> NoReturn:
-    raise ConfigurationError(f"{word!r:.200}: {reason}")
+    raise ConfigurationError(f"{word!r:.200}: {reason}") from None
 
 
-def write_word(window: RateLimit | Quota) -> str:
+def write_word(limit: RateLimit | Quota) -> str:
     """Write a window or a quota as `read_word` reads it."""
-    if isinstance(window, Quota):
-        return quota_text(window)
-    text = rate_text(window)
-    if window.burst != 1:
-        text += f",burst={window.burst}"
-    if window.reserve:
-        text += f",reserve={window.reserve.units}:{window.reserve.priority}"
-    if learns := window.adaptive:
+    if isinstance(limit, Quota):
+        return quota_text(limit)
+    text = rate_text(limit)
+    if limit.burst != 1:
+        text += f",burst={limit.burst}"
+    if limit.reserve:
+        text += f",reserve={limit.reserve.units}:{limit.reserve.priority}"
+    if learns := limit.adaptive:
         text += f",adaptive={learns.floor:.15g}:{learns.ceiling:.15g}"
         text += f":{learns.step:.15g}" if learns.step != 1 else ""
-    if window.slack is not None:
-        text += f",slack={window.slack:.15g}"
-    if window.estimate:
-        text += f",estimate={window.estimate}"
+    if limit.slack is not None:
+        text += f",slack={limit.slack:.15g}"
+    if limit.estimate:
+        text += f",estimate={limit.estimate}"
     return text
 
 
-def limit_words(limit: LimitRules, members: int = 3) -> list[str]:
-    """Say a limit in words, each window and each other part by itself; name so many members."""
-    said = [*map(write_word, limit.windows), *map(write_word, limit.quotas)]
-    said += [f"{limit.concurrency} at once"] if limit.concurrency is not None else []
-    said += ["in order"] if limit.in_order else []
-    said += [f"weight {limit.weight:g}"] if limit.weight is not None else []
-    if limit.members:
-        more = len(limit.members) - members
-        named = ", ".join(limit.members[:members]) + (f" and {more} more" if more > 0 else "")
-        said.append(f"for each of {named}")
-    return said
+def rate_text(window: RateLimit) -> str:
+    """Write the rate of a window: `tokens=9000/min`, `300/15min,moving`."""
+    unit = f"{window.unit}=" if window.unit else ""
+    return unit + per_text(window.rate, window.per) + (",moving" if window.moving else "")
 
 
-def rules_words(text: str, group: str | None) -> str:
-    """Say stored rules in words; a text that cannot be read stays as it is."""
-    try:
-        return "; ".join(limit_words(LimitRules.read(text, group)))
-    except ConfigurationError:
-        return text
+def as_written(text: str) -> float:
+    """Read a number, whole or not."""
+    whole = text.lstrip("-").isdigit() and len(text) < 100  # Python reads no int of 5000 digits
+    return int(text) if whole else float(text)

@@ -152,15 +152,8 @@ def _slot(key: str) -> int:
 
 
 class Nodes:
-    """The servers behind a client.
-
-    Attributes:
-        direct: DPQ may open connections beside the client's pool: no double, no subclass.
-        clustered: The client is a direct client of a cluster.
-        only: The server, if the client is not of a cluster.
-        losses: The number of times that a master named by Sentinels was cut off or silent.
-        unblocks: The Redis user may call CLIENT UNBLOCK, as far as DPQ knows.
-    """
+    """The servers behind a client, which is direct if DPQ may open connections beside its pool: no
+    double, no subclass."""
 
     _plain: type = Redis
     _cluster: type = RedisCluster
@@ -175,9 +168,9 @@ class Nodes:
             and not getattr(client, "connection", None)
             and not getattr(client, "single_connection_client", False)
         )
-        self.only = Node("", client, {})
-        self.losses = 0
-        self.unblocks = True
+        self.only = Node("", client, {})  # the server, if there is no cluster
+        self.losses = 0  # times that a master named by Sentinels was cut off or silent
+        self.unblocks = True  # the Redis user may call CLIENT UNBLOCK, as far as DPQ knows
         self._known: dict[str, Node] = {}
 
     def of(self, key: str) -> Node | None:

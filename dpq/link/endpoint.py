@@ -68,16 +68,20 @@ class Endpoint:
             connection.disconnect()
 
 
-def first_answered(endpoints: Sequence[E], seconds: float, _stop: object) -> E | None:
-    """Wait until an endpoint has a reply, at most so long."""
-    if len(endpoints) == 1:
+def first_answered(endpoints: Sequence[E], seconds: float, stop: Any) -> E | None:
+    """Wait until an endpoint has a reply, or the file `stop` can be read, at most so long."""
+    if len(endpoints) == 1 and not (stop and endpoints[0].nodes.direct):
         return endpoints[0] if endpoints[0].has_reply(seconds) else None
     until = time.monotonic() + seconds
     with DefaultSelector() as selector:
         for endpoint in endpoints:
             selector.register(socket_of(endpoint._connection), EVENT_READ, endpoint)
+        if stop:
+            selector.register(stop, EVENT_READ)
         while (left := until - time.monotonic()) > 0:
             for key, _ in selector.select(left):
+                if key.fileobj is stop:
+                    return None
                 found: E = key.data
                 if found.has_reply(0):  # a part of a TLS record is no answer yet
                     return found

@@ -50,13 +50,7 @@ Q = TypeVar("Q", bound=Openable)
 
 
 class AsyncSession:
-    """Sends operations of any queues to the servers behind one client.
-
-    Attributes:
-        checked: The server was checked, or needs no check.
-        refusal: The reason why nothing can be sent any more; "" while the session is open.
-        opened_label: The label of a client that DPQ has opened, or "".
-    """
+    """Sends operations of any queues to the servers behind one client."""
 
     def __init__(
         self,
@@ -69,9 +63,9 @@ class AsyncSession:
         """Begin a session; nothing is sent yet."""
         self.client = client
         self.connections = connections
-        self.checked = False
-        self.refusal = ""
-        self.opened_label = ""
+        self.checked = False  # the server was checked, or needs no check
+        self.refusal = ""  # why nothing can be sent any more
+        self.opened_label = ""  # of a client that DPQ has opened
         self._durability = durability
         self._conf = key_of(queue_name, "conf")
 

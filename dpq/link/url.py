@@ -1,12 +1,8 @@
 """URLs of servers, read into hosts and settings of connections.
 
-`connect` and `connect_async` call it. redis-py's own defaults do not suit a queue: five seconds to
-connect, times ten retries of everything. The defaults here do. It must not connect to anything.
-
-redis-py's `parse_url` reads the URL of one server, with its parameters. The rest stands here.
-redis-py refuses `redis+cluster://` and `redis+sentinel://`, takes `h1,h2` for one host, the path
-`/abc` for database 0, and a unix URL without a path. The package redis-sentinel-url 1.0 loses the
-user name, the Sentinels' own user and the parameters of TLS, and refuses IPv6 and `rediss`.
+redis-py's `parse_url` reads the URL of one server; those of clusters and Sentinels are read here.
+(The package redis-sentinel-url 1.0 loses users and TLS, and refuses IPv6.) redis-py's own defaults,
+five seconds to connect, times ten retries of everything, do not suit a queue.
 """
 
 import re
@@ -37,11 +33,6 @@ FAILOVER_TIMEOUT_S = 3.0  # for one reply if another server may take over: DPQ g
 RETRIES = 2  # after a dropped connection; the caller's own loop handles longer outages
 BACKOFF_BASE_S = 0.1  # pauses are random, up to 0.2 and 0.4 s: clients do not return in step
 BACKOFF_CAP_S = 0.4
-# No health check: a PING before a command costs a round trip. If the server is dead, the PING times
-# out as the command would, and that is sent again. TCP keepalive (30 s, 3 x 5 s) finds dead idle
-# connections.
-HEALTH_CHECK_S = 0
-
 LEAST_CONNECT_S = 0.3  # the least connect timeout for each server if a URL names several
 DEFAULT_PORTS = {"cluster": 6379, "sentinel": 26379}
 POOL_OPTIONS = {"max_connections"}
@@ -113,23 +104,14 @@ class Host(NamedTuple):
 
 
 class ParsedUrl(NamedTuple):
-    """The content of a URL.
+    """The content of a URL."""
 
-    Attributes:
-        kind: `""` for one server, `"cluster"`, or `"sentinel"`.
-        hosts: The nodes, or Sentinels, that it names.
-        service: The Sentinels' name of the master.
-        connection_class: redis-py's class of connections.
-        settings: The settings of connections to the servers that hold tasks, and of their pools.
-        sentinel: The user and password at the Sentinels.
-    """
-
-    kind: str
-    hosts: tuple[Host, ...]
-    service: str
+    kind: str  # "" for one server, "cluster", or "sentinel"
+    hosts: tuple[Host, ...]  # the nodes, or Sentinels, that it names
+    service: str  # the Sentinels' name of the master
     connection_class: type[AbstractConnection]
-    settings: dict[str, Any]
-    sentinel: dict[str, str]
+    settings: dict[str, Any]  # of connections to the servers that hold tasks, and of their pools
+    sentinel: dict[str, str]  # the user and password at the Sentinels
 
     def of_connections(self) -> list[dict[str, Any]]:
         """List the settings of each kind of connection, without those of pools."""
@@ -214,7 +196,7 @@ def _settings(url: str, reply_timeout: float = SOCKET_TIMEOUT_S) -> dict[str, An
     options: dict[str, Any] = {
         "socket_connect_timeout": CONNECT_TIMEOUT_S,
         "socket_timeout": reply_timeout,
-        "health_check_interval": HEALTH_CHECK_S,
+        "health_check_interval": 0,  # a PING before a command; TCP keepalive finds dead ones
         **parse_url(url),  # type: ignore[no-untyped-call]  # redis-py's
         "decode_responses": False,
     }

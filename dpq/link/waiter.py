@@ -56,7 +56,7 @@ class Waiter:
                     self._asked = answered
                     if (reply := answered.end_of_block()) is not None:
                         return read_marker(self.markers, reply)
-                elif stop and stop.done():
+                if stop and stop.done():
                     return None
         except CUT:
             self._asked.lost()
@@ -87,19 +87,13 @@ class Waiter:
 
 
 class _Block(Endpoint):
-    """A connection that blocks on the markers of one slot, and follows the slot if it moves.
-
-    Attributes:
-        markers: The keys, in the order in which a server looks at them.
-        maybe_lost: The connection was ended without an answer: a marker may be lost with it.
-        until: The time by which even a slow server answers, monotonic seconds; None: no block.
-    """
+    """A connection that blocks on the markers of one slot, and follows the slot if it moves."""
 
     def __init__(self, nodes: Nodes, markers: Sequence[str]) -> None:
         super().__init__(nodes, markers[0])
-        self.markers = markers
-        self.maybe_lost = False
-        self.until: float | None = None
+        self.markers = markers  # in the order in which a server looks at them
+        self.maybe_lost = False  # it was ended without an answer: a marker may be lost with it
+        self.until: float | None = None  # when even a slow server has answered; None: no block
         self._client_id = 0  # 0 if the Redis user may not call CLIENT UNBLOCK
 
     def begin(self, seconds: float) -> None:

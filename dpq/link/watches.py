@@ -28,11 +28,6 @@ class Watch:
 
     It looks after `wait_ms` (None: another waiter does), `ahead` seconds sooner than at a moment of
     the server; at the latest after `recheck_ms`, or half of the usual time in a first wait.
-
-    Attributes:
-        moment: The moment that it watches for, ms of the server's clock; None for none.
-        called: A marker said "look now".
-        look_at: The time to look again without a marker, monotonic seconds.
     """
 
     def __init__(
@@ -51,9 +46,9 @@ class Watch:
         recheck = RECHECK_SECONDS / 2 if first else RECHECK_SECONDS
         if recheck_ms is not None:
             recheck = min(recheck, recheck_ms / 1000)
-        self.look_at = looked + recheck
-        self.moment: float | None = None
-        self.called = False
+        self.look_at = looked + recheck  # without a marker, monotonic seconds
+        self.moment: float | None = None  # that it watches for, ms of the server's clock
+        self.called = False  # a marker said "look now"
         if wait_ms is not None and wait_ms < RECHECK_SECONDS * 1000:
             self.marker_received(now_ms + wait_ms)
 

@@ -2,10 +2,10 @@
 
 from datetime import datetime
 
-from pydantic import BaseModel, ConfigDict
+from dpq.model.frozen import Frozen
 
 
-class BatchState(BaseModel):
+class BatchState(Frozen):
     """A batch of tasks at the moment of the call: what has become of them.
 
     Attributes:
@@ -22,8 +22,6 @@ class BatchState(BaseModel):
         finished_at: The time when it was sealed and nothing was left, UTC; None before.
         callback: The id of the task that waits for its end, or ran behind it; None without one.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     name: str
     left: int

@@ -3,7 +3,6 @@
 `dpq doctor` and the server check call it. Source: docs/operations.md, "Doctor".
 """
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,12 +12,7 @@ from dpq.model.reports import Problem
 CLOCK_SECONDS = 60.0
 """Seconds by which two clocks may differ: people see no difference on a screen."""
 
-ANEW = (
-    "Export the queue, drop it and import the file: an import takes all that can be read, and says "
-    "what could not (docs/operations.md)."
-)
-
-_MENDED: dict[str, tuple[str, str]] = {
+EXPLAINED: dict[str, tuple[str, str]] = {
     "eviction": (
         "The server may delete stored data when its memory is full: maxmemory-policy is "
         "{subject}. A queue that loses a key loses tasks.",
@@ -62,82 +56,24 @@ _MENDED: dict[str, tuple[str, str]] = {
         "Set the limit again, or clear it.",
     ),
 }
-"""A kind of problem -> its meaning, and the way out of it alone."""
-
-_ANEW = {
-    "bad record": "The record of task {subject} cannot be read: another program wrote into Redis.",
-    "no record": "Task {subject} is still {detail}, but its record is gone.",
-    "no payload": "The payload of task {subject} is gone: nobody can run it.",
-    "in 0 states": "Task {subject} is stored, but it is in no state: it would never run.",
-    "in N states": "Task {subject} is in several states at once ({detail}): it might run twice.",
-    "stale place": "The order has an entry for task {subject} that does not fit the task's record.",
-    "not the head": (
-        "Task {subject} is ready, but another task is the head of its group {detail!r}."
-    ),
-    "end not noticed": (
-        "Task {subject} waits for the end of task {detail}, but that end would not release it."
-    ),
-    "batch miscounted": "Batch {subject!r} counts other tasks than it has: it {detail}.",
-    "batch not finished": (
-        "Batch {subject!r} is sealed and nothing of it is left, but it is not finished."
-    ),
-    "head not ready": (
-        "The head of group {subject!r} cannot be popped, so no task of the group runs."
-    ),
-    "no head": (
-        "Group {detail!r} is open and has waiting tasks, but no head: none of its tasks runs."
-    ),
-    "bad share": (
-        "What group {subject!r} has spent cannot be read: {detail!r}. The group has begun anew."
-    ),
-    "key lost": (
-        "Task {subject} has the unique key {detail!r}, but a push with that key would not find it."
-    ),
-    "key of another task": (
-        "The unique key {detail!r} is held for task {subject}, but that task has another key "
-        "or none."
-    ),
-    "bad seen key": (
-        "The unique key {subject!r} stays taken after an ack, but nobody can read until when "
-        "({detail!r})."
-    ),
-    "seen key would stay": (
-        "The unique key {subject!r} stays taken after an ack, and nothing would ever remove it."
-    ),
-    "settings lost": (
-        "The queue has lost its setting {subject} ({detail}): somebody has deleted it from "
-        "`conf`, or all of `conf`."
-    ),
-    "limits not in force": (
-        "A limit that was set is not where the scripts look for it ({subject}: {detail})."
-    ),
-    "lease that has ended": (
-        "A lease has ended, but still counts against a concurrency ({subject!r}): one task "
-        "less can run."
-    ),
-    "lease not counted": (
-        "Task {subject} is running, but does not count against the concurrency of its group: "
-        "one task too many could run."
-    ),
-    "caller in no line": (
-        "A caller of `acquire` waits for a permit ({subject!r}), but nothing calls it."
-    ),
-}
-"""A kind of problem -> its meaning; the way out is to make the queue anew."""
-
-EXPLAINED = _MENDED | {kind: (meaning, ANEW) for kind, meaning in _ANEW.items()}
 """A kind of problem -> its meaning, and the way out."""
+
+_DAMAGE = (
+    "Stored data do not fit together: {kind}: {subject} {detail}. Another program has written into "
+    "the queue's keys, or the server has lost some.",
+    "Export the queue, drop it and import the file: an import takes all that can be read, and says "
+    "what could not (docs/operations.md).",
+)
 
 
 def explain(problem: Problem) -> tuple[str, str]:
     """Return the meaning of a problem, and the way out."""
-    kind = re.sub(r"^in [1-9]\d* states$", "in N states", problem.kind)
-    meaning, way_out = EXPLAINED.get(kind, ("{kind}: {subject} {detail}", ""))
     groups = {"": "the queue", "*": "every group"}
-    words = problem.model_dump() | {
-        "limited": groups.get(problem.subject, f"group {problem.subject!r}"),
-    }
-    meaning, way_out = meaning.format(**words), way_out.format(**words)
+    limited = groups.get(problem.subject, f"group {problem.subject!r}")
+    meaning, way_out = (
+        text.format(**problem.model_dump(), limited=limited)
+        for text in EXPLAINED.get(problem.kind, _DAMAGE)
+    )
     return meaning[:1].upper() + meaning[1:], way_out
 
 

@@ -6,7 +6,9 @@ from datetime import datetime
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, computed_field
+from pydantic import Field, computed_field
+
+from dpq.model.frozen import Frozen
 
 __all__ = ["Event", "Slot", "Times"]
 
@@ -20,14 +22,12 @@ OTHER_NAMES = {"invisible": "held", "popped": "deliveries", "expired_leases": "l
 """The names that a `Slot` and metrics have for what `QueueStats` calls otherwise."""
 
 
-class Times(BaseModel):
+class Times(Frozen):
     """The time that tasks have waited, or run: counts in buckets, and percentiles.
 
     A percentile is read off its bucket: it is exact to a factor of 2.5. `sums` has how many of the
     `count` tasks were at or below each of `BOUNDS`.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     count: int
     sums: tuple[int, ...] = Field(exclude=True, repr=False)
@@ -86,29 +86,14 @@ class Times(BaseModel):
         return Times.of(added) if min(added) >= 0 else self  # else the ring was made anew
 
 
-class Slot(BaseModel):
-    """The counts of a queue at one moment of its history; totals are those since the queue began.
+class Counts(Frozen):
+    """The counts that `QueueStats`, which describes them, and `Slot` share."""
 
-    Attributes:
-        at: The moment.
-        seconds: The length of its slot: 60, or 900.
-        deliveries: `popped` of `QueueStats`; it describes the other totals, too.
-        lease_expired: `expired_leases` of `QueueStats`.
-        ready: Tasks that could be popped (of each group, only the first).
-        held: Tasks under a lease.
-        oldest_due_seconds: Seconds since the oldest ready task became due, or None.
-        closed_groups: Groups that were closed.
-        workers: Workers that had sent a heartbeat in the last minute.
-        wait: How long tasks had waited for their first delivery, since the queue began.
-        run: How long deliveries had run until their ack, fail or bury, since the queue began.
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    at: datetime
-    seconds: int
+    ready: int = 0
+    delayed: int = 0
+    waiting: int = 0
+    dead: int = 0
     pushed: int = 0
-    deliveries: int = 0
     acked: int = 0
     failed: int = 0
     deferred: int = 0
@@ -117,7 +102,6 @@ class Slot(BaseModel):
     rate_limited_503: int = 0
     rate_limited_529: int = 0
     rate_limited_other: int = 0
-    lease_expired: int = 0
     buried: int = 0
     buried_attempts_spent: int = 0
     buried_lease_expired: int = 0
@@ -126,16 +110,34 @@ class Slot(BaseModel):
     buried_payload_missing: int = 0
     replayed: int = 0
     dropped: int = 0
-    ready: int = 0
-    delayed: int = 0
-    waiting: int = 0
+    wait: Times | None = None
+    run: Times | None = None
+
+
+class Slot(Counts):
+    """The counts of a queue at one moment of its history; totals are those since the queue began.
+
+    Attributes:
+        at: The moment.
+        seconds: The length of its slot: 60, or 900.
+        deliveries: `popped` of `QueueStats`; it describes the other totals, too.
+        lease_expired: `expired_leases` of `QueueStats`.
+        held: Tasks under a lease.
+        oldest_due_seconds: Seconds since the oldest ready task became due, or None.
+        closed_groups: Groups that were closed.
+        workers: Workers that had sent a heartbeat in the last minute.
+        wait: How long tasks had waited for their first delivery, since the queue began.
+        run: How long deliveries had run until their ack, fail or bury, since the queue began.
+    """
+
+    at: datetime
+    seconds: int
+    deliveries: int = 0
+    lease_expired: int = 0
     held: int = 0
-    dead: int = 0
     oldest_due_seconds: float | None = None
     closed_groups: int = 0
     workers: int = 0
-    wait: Times | None = None
-    run: Times | None = None
 
 
 class Granted(NamedTuple):
@@ -149,7 +151,7 @@ class Granted(NamedTuple):
     totals: dict[str, tuple[int, dict[str, int]]]
 
 
-class Event(BaseModel):
+class Event(Frozen):
     """Something that people want to see: a 429, a failed attempt, a death, a limit that was set.
 
     Attributes:
@@ -169,8 +171,6 @@ class Event(BaseModel):
         worker: The worker whose handler has failed, or "".
         frames: Where it failed, the last call first, as `file:line in function`; last the handler.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     id: str
     at: datetime

@@ -53,7 +53,7 @@ def decode_priority(text: str) -> int | float:
     """Turn the stored text of a priority back into the number it was.
 
     In a queue whose smallest number runs first, the text is that of the negative number, with a "0"
-    in front of its digits (lua/lib/record/turn.lua): `-05` is 5, and `01.5` is -1.5.
+    in front of its digits (lua/lib/record/rank.lua): `-05` is 5, and `01.5` is -1.5.
     """
     digits = text.lstrip("-")
     number = int(text) if digits.isdigit() else float(text)

@@ -2,15 +2,14 @@
 
 from datetime import datetime
 
-from pydantic import BaseModel, ConfigDict
-
-from dpq.model.history import Times
+from dpq.model.frozen import Frozen
+from dpq.model.history import Counts
 from dpq.model.task_data import Attempts
 
 __all__ = ["BulkProgress", "Health", "Imported", "LeaseInfo", "Problem", "QueueStats", "WorkerInfo"]
 
 
-class QueueStats(BaseModel):
+class QueueStats(Counts):
     """The number of tasks in each state, and running totals since the queue began.
 
     Attributes:
@@ -46,40 +45,15 @@ class QueueStats(BaseModel):
         rate_limited_other: Of `rate_limited`: another status than these and 429.
     """
 
-    model_config = ConfigDict(frozen=True)
-
-    ready: int
-    delayed: int
-    invisible: int
-    waiting: int
-    dead: int
+    invisible: int = 0
     following: int = 0
     seen_keys: int = 0
-    pushed: int = 0
     popped: int = 0
-    acked: int = 0
-    failed: int = 0
-    deferred: int = 0
     expired_leases: int = 0
-    buried: int = 0
-    replayed: int = 0
-    dropped: int = 0
-    rate_limited: int = 0
     oldest_ready_seconds: float | None = None
-    wait: Times | None = None
-    run: Times | None = None
-    buried_attempts_spent: int = 0
-    buried_lease_expired: int = 0
-    buried_lapses_spent: int = 0
-    buried_expired: int = 0
-    buried_payload_missing: int = 0
-    rate_limited_403: int = 0
-    rate_limited_503: int = 0
-    rate_limited_529: int = 0
-    rate_limited_other: int = 0
 
 
-class Health(BaseModel):
+class Health(Frozen):
     """The health of a worker or a scheduler, as it sees itself; no call to a server is made.
 
     Attributes:
@@ -88,14 +62,12 @@ class Health(BaseModel):
         reasons: What is wrong, a short line for each; empty if it is live and ready.
     """
 
-    model_config = ConfigDict(frozen=True)
-
     live: bool
     ready: bool
     reasons: tuple[str, ...] = ()
 
 
-class Problem(BaseModel):
+class Problem(Frozen):
     """A broken invariant found by `check()`.
 
     Attributes:
@@ -104,14 +76,12 @@ class Problem(BaseModel):
         detail: The value that was found there.
     """
 
-    model_config = ConfigDict(frozen=True)
-
     kind: str
     subject: str
     detail: str = ""
 
 
-class WorkerInfo(BaseModel):
+class WorkerInfo(Frozen):
     """A worker of a queue, by its last heartbeat.
 
     Attributes:
@@ -134,8 +104,6 @@ class WorkerInfo(BaseModel):
         quiet_by: The person or program that has said so, or "".
     """
 
-    model_config = ConfigDict(frozen=True)
-
     id: str
     name: str
     host: str
@@ -154,7 +122,7 @@ class WorkerInfo(BaseModel):
     quiet_by: str = ""
 
 
-class LeaseInfo(BaseModel):
+class LeaseInfo(Frozen):
     """A lease, and the worker that holds it, by the last heartbeats.
 
     Attributes:
@@ -174,8 +142,6 @@ class LeaseInfo(BaseModel):
         pid: Its process there, or None.
     """
 
-    model_config = ConfigDict(frozen=True)
-
     id: str
     token: int
     queue: str
@@ -191,7 +157,7 @@ class LeaseInfo(BaseModel):
     pid: int | None = None
 
 
-class Imported(BaseModel):
+class Imported(Frozen):
     """The end of an import.
 
     Attributes:
@@ -203,8 +169,6 @@ class Imported(BaseModel):
         limits: Limits that were set, or stood already.
     """
 
-    model_config = ConfigDict(frozen=True)
-
     added: int = 0
     stored: int = 0
     before: int = 0
@@ -212,7 +176,7 @@ class Imported(BaseModel):
     limits: int = 0
 
 
-class BulkProgress(BaseModel):
+class BulkProgress(Frozen):
     """The progress of an action on many tasks, or its end.
 
     Attributes:
@@ -223,8 +187,6 @@ class BulkProgress(BaseModel):
         left: Tasks of the current state that are still to be looked at.
         stopped: The caller has stopped it.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     count: int = 0
     done: int = 0

@@ -3,10 +3,10 @@
 from datetime import datetime
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from dpq.model.frozen import Frozen
 
 
-class Result(BaseModel):
+class Result(Frozen):
     """The result of a finished task.
 
     Attributes:
@@ -17,8 +17,6 @@ class Result(BaseModel):
         kept_until: Until when the result is kept, UTC.
     """
 
-    model_config = ConfigDict(frozen=True)
-
     id: str
     task_id: str
     value: Any
@@ -26,7 +24,7 @@ class Result(BaseModel):
     kept_until: datetime
 
 
-class Progress(BaseModel):
+class Progress(Frozen):
     """The progress of the work on a running task, as its handler has told it.
 
     Attributes:
@@ -35,8 +33,6 @@ class Progress(BaseModel):
         text: What it does now; "" for nothing.
         at: When the server has taken note of it, UTC.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     done: float
     total: float | None

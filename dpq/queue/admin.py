@@ -3,14 +3,12 @@
 
 from __future__ import annotations  # the import makes no model for each `Task[P]`
 
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Generic
 
 from dpq.model.filter import EVERY_TASK, Filter
 from dpq.model.task import P, TaskState
 from dpq.model.validation import number
-from dpq.queue.inside import process_name
 from dpq.queue.pauses import pause
 
 if TYPE_CHECKING:
@@ -283,19 +281,15 @@ class Admin(Generic[P]):
         """
         return self._session.run(self._operations.forget_key, key)
 
-    def export(self, *, pause: bool = False) -> Iterator[str]:
+    def export(self) -> Iterator[str]:
         """Read the whole queue as lines of JSON: `file.writelines(q.admin.export())`.
 
         A line has all that is stored of a task. A running task is written as a ready one, with its
         counts and without its lease. Each step reads about 100 tasks, so a queue of any size goes
         on meanwhile. Then the lines are no snapshot: a task that is stored all the time is written
         once at least, as it is at some moment in between; one that is pushed or acked meanwhile may
-        be there or not.
-
-        Args:
-            pause: Pause the queue for the time of the export, and end as it was paused before. If
-                nobody pushes, ends or changes tasks meanwhile, the copy is exact: the last line has
-                as `changed` the totals that have moved, `{}` for none.
+        be there or not. For an exact copy, stop the producers and pause the queue before: the last
+        line has as `changed` the totals that have moved, `{}` for none.
 
         Yields:
             Settings, limits, tasks: lines, each with its line break. The last one has counts, so
@@ -307,28 +301,16 @@ class Admin(Generic[P]):
 
         Source: docs/operations.md, "Export and import".
         """
-        from dpq.verbs.transfer import PAUSE_SECONDS, Export, Position
+        from dpq.verbs.transfer import Export, Position
 
-        export, by = Export(self._operations), process_name()
-        yield self._session.run(export.begin, pause)
-        at: Position | None = None
-        renew = 0.0
-        try:
-            while at is not None or not renew:
-                if time.monotonic() >= renew:
-                    renew = time.monotonic() + PAUSE_SECONDS / 3
-                    if pause:
-                        self._session.run(self._operations.pause, PAUSE_SECONDS, by)
-                if at is None:
-                    self._session.run(export.count)
-                lines, at = self._session.run(export.page, at or Position())
-                for line in lines:
-                    yield line
-            yield self._session.run(export.end)
-            export.require_whole()
-        finally:
-            if pause and renew:
-                self._session.run(export.restore_pause, by)
+        export, at = Export(self._operations), Position()
+        yield self._session.run(export.begin)
+        while at.section:
+            lines, at = self._session.run(export.page, at)
+            for line in lines:
+                yield line
+        yield self._session.run(export.end)
+        export.require_whole()
 
     def import_(
         self,
@@ -371,12 +353,7 @@ class Admin(Generic[P]):
             importing = Import(self._operations, source, follow=follow, keep=keep, again=again)
             for _ in importing.check():
                 pause(0)
-            is_new = self._session.run(importing.begin)
-            self._session.open(create=is_new)
-            self._session.run(importing.start)
-            for batch in importing.batches():
-                self._session.run(importing.add, batch)
-            self._session.run(importing.finish)
+            self._session.run(importing.run)
         return importing.report
 
     def register(self) -> None:

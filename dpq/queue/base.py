@@ -12,16 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, Unpack, cast, overload
 
 from dpq.model.backoff import Backoff
 from dpq.model.errors import ConfigurationError
-from dpq.model.queue_settings import (
-    DEFAULT_MAX_ATTEMPTS,
-    DEFAULT_MAX_PAYLOAD_BYTES,
-    DEFAULT_VISIBILITY,
-    Fairness,
-    Order,
-    Payloads,
-    Settings,
-    SharedSettings,
-)
+from dpq.model.queue_settings import Settings, SharedSettings
 from dpq.model.task import P, Popped
 from dpq.model.validation import Delays, nearest
 from dpq.queue.end_log import EndLog
@@ -33,7 +24,7 @@ if TYPE_CHECKING:
     from dpq.model.task import Task
     from dpq.queue.lease_renewal import Leases
     from dpq.script.replies import Batch
-    from dpq.verbs.description import Description
+    from dpq.verbs.settings import Description
 
 
 class QueueSettings(SharedSettings, total=False):
@@ -78,20 +69,7 @@ class QueueBase(Generic[P]):
         queue_name: str,
         *,
         payload_type: Any = Any,
-        default_visibility: float = DEFAULT_VISIBILITY,
-        default_max_attempts: float = DEFAULT_MAX_ATTEMPTS,
-        order: Order | None = None,
-        aging: float | None = None,
-        fairness: Fairness | None = None,
-        payloads: Payloads | None = None,
-        backoff: Backoff | Delays = Backoff(),  # noqa: B008 - frozen
-        max_payload_bytes: int = DEFAULT_MAX_PAYLOAD_BYTES,
-        dead_max_tasks: int | None = None,
-        dead_max_age: float | None = None,
-        seen_max_keys: int | None = None,
-        durability: Durability = "async",
-        clock: Callable[[], int] | None = None,
-        **unknown: Any,
+        **settings: Unpack[QueueSettings],
     ) -> None:
         """Describe one queue: `q = DPQ(Redis(), "pages", default_visibility=60)`.
 
@@ -106,9 +84,14 @@ class QueueBase(Generic[P]):
             payload_type: Anything pydantic's `TypeAdapter` takes; payloads are validated on push
                 and pop. Payloads of `bytes` are stored as base64 in a JSON string, which takes a
                 third more room and counts towards `max_payload_bytes` so.
-            default_visibility: Seconds of a lease, from 0.001 to 315 360 000 (10 years).
+            durability: Where a change is stored before its call returns. `"async"`: the server.
+                `"replica"`: one of its replicas too. `"fsync"`: its disk too (Redis 7.2, Valkey). A
+                change that is not confirmed within 3 s raises `NotConfirmedError`. `pop` and
+                `extend` do not wait; nor does this constructor: the first push confirms what it
+                writes. See docs/durability.md.
+            default_visibility: Seconds of a lease, from 0.001 to 315 360 000 (10 years); 30.
             default_max_attempts: Failed attempts until a task is dead, from 1 to 1 000 000;
-                `math.inf` for no limit.
+                `math.inf` for no limit; 10.
             order: `"fifo"` or `"lifo"` among equal priorities, of which the biggest runs first; or
                 `"min"`: the smallest runs first, and equal ones first in, first out. A queue with
                 tasks cannot become `"min"`. A new queue: FIFO.
@@ -127,45 +110,27 @@ class QueueBase(Generic[P]):
                 to 16 delays, as in `[1, 5, 30, 300]` (seconds, or timedeltas, 0 to 10 years). The
                 last delay repeats, and a list has no jitter. A task's own (`push(backoff=)`) comes
                 first. A failed task waits as the client says that fails it.
-            max_payload_bytes: The longest encoded payload, from 1 to 64 MiB.
+            max_payload_bytes: The longest encoded payload, from 1 to 64 MiB; 1 MiB.
             dead_max_tasks: The most dead letters that are kept. A new queue: 100 000.
             dead_max_age: Seconds that a dead letter is kept. A new queue: 90 days.
             seen_max_keys: The most keys that stay taken after their tasks' ack (`unique_for` of
                 `push`), 0 to 100 000 000. Beyond it, the keys that would be free soonest are free.
                 A new queue: 1 000 000.
-            durability: Where a change is stored before its call returns. `"async"`: the server.
-                `"replica"`: one of its replicas too. `"fsync"`: its disk too (Redis 7.2, Valkey). A
-                change that is not confirmed within 3 s raises `NotConfirmedError`. `pop` and
-                `extend` do not wait; nor does this constructor: the first push confirms what it
-                writes. See docs/durability.md.
             clock: The time in ms, instead of the server's; for tests only.
 
         Raises:
             ConfigurationError: An argument is out of its bounds, or contradicts the queue.
         """
         from dpq.explain.operations import Operations
-        from dpq.verbs.description import Description
+        from dpq.verbs.settings import Description
 
-        for name in unknown:
+        for name in settings.keys() - QueueSettings.__annotations__:
             hint = nearest(name, QueueSettings.__annotations__)
             raise TypeError(f"{type(self).__name__} has no setting {name!r}{hint}")
+        self._durability = named_durability(settings.pop("durability", "async"))
         self._described: Description[P] = Description(
-            queue_name,
-            payload_type=payload_type,
-            default_visibility=default_visibility,
-            default_max_attempts=default_max_attempts,
-            order=order,
-            aging=aging,
-            fairness=fairness,
-            payloads=payloads,
-            backoff=backoff,
-            max_payload_bytes=max_payload_bytes,
-            dead_max_tasks=dead_max_tasks,
-            dead_max_age=dead_max_age,
-            seen_max_keys=seen_max_keys,
-            clock=clock,
+            queue_name, payload_type=payload_type, **settings
         )
-        self._durability = named_durability(durability)
         self._end_log = EndLog()
         self._operations = Operations(self._described)
         self._redis = self._operations.client = redis
@@ -281,6 +246,6 @@ def wanted_task(id_: str | None, timeout: float | None, *, force: bool) -> tuple
 def operations_named(queue_name: str) -> Operations[Any]:
     """Build the operations of a queue of which this process knows only the name."""
     from dpq.explain.operations import Operations
-    from dpq.verbs.description import Description
+    from dpq.verbs.settings import Description
 
     return Operations(Description(queue_name))

@@ -9,7 +9,7 @@ from typing import Generic
 from dpq.explain.operations import Operations
 from dpq.link.session import QueueSession
 from dpq.model.task import DeadTask, P
-from dpq.verbs.dead import chosen_by, some_ids
+from dpq.verbs.stored import chosen_by, some_ids
 
 __all__ = ["DeadLetters"]
 

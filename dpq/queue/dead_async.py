@@ -8,7 +8,7 @@ from typing import Generic
 from dpq.explain.operations import Operations
 from dpq.link.session_async import AsyncQueueSession
 from dpq.model.task import DeadTask, P
-from dpq.verbs.dead import chosen_by, some_ids
+from dpq.verbs.stored import chosen_by, some_ids
 
 __all__ = ["AsyncDeadLetters"]
 

@@ -1,4 +1,4 @@
-"""The log of the ends of deliveries: failures, 429s, closings, deaths and lost leases. No I/O.
+"""The log of the ends of deliveries: failures, 429s, deaths and lost leases. No I/O.
 
 Both workers, `lease()` and `leases()` call it. A failure of a handler or a body is logged at once.
 All other lines say what the server has done, not what was asked for.
@@ -7,7 +7,6 @@ All other lines say what the server has done, not what was asked for.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -22,13 +21,6 @@ if TYPE_CHECKING:
     from dpq.model.task import Task
 
 log = logging.getLogger(__name__)
-
-MOST_CLOSED = 1000
-"""Closings that are remembered, so that each closing is logged once."""
-
-SAME_SECONDS = 1.0
-"""Seconds by which a closing must outlast the logged closing to be logged again. If many tasks meet
-a limit together, each task names a slightly different end."""
 
 
 def name_of(task: Task[Any]) -> str | None:
@@ -80,8 +72,6 @@ class EndLog:
     def __init__(self, worker: str | None = None, *, named: bool = False) -> None:
         self._worker = worker
         self._named = named
-        # The end of each logged closing, monotonic seconds.
-        self._closed: dict[tuple[str, str], float] = {}
 
     def _log(
         self,
@@ -132,43 +122,16 @@ class EndLog:
         )
 
     def _rate_limited(self, queue: str, task: Task[Any], error: RateLimited) -> None:
-        seconds, scope, status = error.retry_after, error.scope, error.status
+        seconds, scope, status = round(error.retry_after, 3), error.scope, error.status
         limit = f"a rate limit ({status})" if status else "a rate limit"
         more = " or more" if error.guessed else ""  # the server knows how often it was in vain
-        details = {"scope": scope, "seconds": seconds, "status": status}
-        text, again = "%s: task %s met %s: again in %g s%s", round(seconds, 3)
-        words = limit, again, more
-        self._log(logging.INFO, "rate_limited", queue, task, text, *words, **details)
-        if scope == "task":
-            return
-        group = None if scope == "queue" else task.group
-        member = task.member if scope == "member" else None
-        closed = "the queue" if group is None else f"group {group!r}"
-        closed += f", member {member!r}," if member else ""
-        now = time.monotonic()
-        told = self._closed.get((queue, closed), 0.0)
-        if not seconds or (told > now and now + seconds <= told + SAME_SECONDS):
-            return
-        if len(self._closed) >= MOST_CLOSED:
-            self._closed = {key: until for key, until in self._closed.items() if until > now}
-        if len(self._closed) >= MOST_CLOSED:
-            self._closed.clear()
-        self._closed[queue, closed] = now + seconds
-        until = datetime.now(UTC) + timedelta(seconds=seconds)
-        log.info(
-            "%s: %s is closed for %g s%s, until %s: %s",
-            *(queue, closed),
-            *(round(seconds, 3), more, f"{until:%Y-%m-%d %H:%M:%S}Z", limit),
-            extra=fields(
-                "closed",
-                worker=self._worker,
-                queue=queue,
-                group=group,
-                member=member,
-                scope="queue" if group is None else "member" if member else "group",
-                reason="rate limit",
-                status=status,
-                seconds=seconds,
-                until=f"{until:%Y-%m-%dT%H:%M:%S}Z",
-            ),
-        )
+        what = "the queue" if scope == "queue" or not task.group else f"group {task.group!r}"
+        if scope == "member" and task.member:
+            what = f"member {task.member!r} of {what}"
+        said, until = f"again in {seconds:g} s{more}", None
+        if scope != "task" and seconds:
+            until = f"{datetime.now(UTC) + timedelta(seconds=seconds):%Y-%m-%dT%H:%M:%SZ}"
+            said = f"{what} is closed for {seconds:g} s{more}, until {until}"
+        more_of_it = {"scope": scope, "seconds": seconds, "status": status, "until": until}
+        text, words = "%s: task %s met %s: %s", (limit, said)
+        self._log(logging.INFO, "rate_limited", queue, task, text, *words, **more_of_it)

@@ -38,7 +38,6 @@ from dpq.model.validation import Delays, milliseconds
 from dpq.queue.base import QueueSettings, wanted_task
 from dpq.queue.end_log import log_failed
 from dpq.queue.inside import process_name
-from dpq.queue.lease_context import no_loop
 from dpq.queue.life import QueueLife
 from dpq.queue.pauses import THROWN_AWAY
 
@@ -438,7 +437,6 @@ class DPQ(QueueLife[P]):
         force: bool = False,
         from_errors: bool = True,
     ) -> AbstractContextManager[Task[P] | None]: ...
-    @no_loop
     @contextmanager
     def lease(
         self,
@@ -450,6 +448,8 @@ class DPQ(QueueLife[P]):
         from_errors: bool = True,
     ) -> Iterator[Any]:
         """Pop a task, and end its delivery after the body: `with q.lease() as task:`.
+
+        It takes one task, and is no loop: that is `leases`.
 
         If the body ends without an error, the task is acked. A signal (`RateLimited`, `Release`,
         `Retry`, `Reject`) does what it says, and is not raised further; so does the error of an
@@ -1046,6 +1046,7 @@ class DPQ(QueueLife[P]):
         scope: Scope = "member",
         cost: Cost | None = None,
         status: int | None = None,
+        reason: object = "",
     ) -> None:
         """Give a task back that met a limit, uncounted, with its priority and position.
 
@@ -1064,12 +1065,15 @@ class DPQ(QueueLife[P]):
             cost: The units that the delivery has spent, as in `spent`. Without it, the request
                 stays spent, and all other units count as not spent.
             status: The HTTP status of the answer, for events and counts; None counts as a 429.
+            reason: The text of the answer, for the last error of a task that is always refused.
 
         Raises:
             LeaseLostError: The token is not the live one, or the delivery has ended. Nothing
                 changed.
         """
-        self._end(self._operations.rate_limited, task, retry_after, scope, cost, status)
+        self._end(
+            self._operations.rate_limited, task, retry_after, scope, cost, status, str(reason)
+        )
 
     def observe(
         self,

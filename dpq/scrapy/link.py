@@ -11,12 +11,14 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from redis.exceptions import RedisError
 from scrapy import Request
 
+from dpq.limits.budget import Budget
 from dpq.limits.signals import RateLimited, Retry
 from dpq.model.errors import (
     DPQError,
@@ -44,27 +46,18 @@ CLOSE_SECONDS = 30.0
 AT_ONCE = 500
 """The most operations in one round trip: a larger reply would hold up the reactor."""
 
-End = Callable[[Task[Any]], Steps[Any]]
-"""The operation that ends a delivery."""
+Verb = Callable[[], Steps[Any]]
+"""An operation, ready to be sent."""
 
 
 @dataclass(eq=False)
 class Delivery:
-    """A task that this spider holds.
-
-    Attributes:
-        task: The task.
-        request: The request that was made of it; None while it waits for the engine.
-        status: The status of the last answer; 0 if there was none yet, -1 if none will come.
-        reason: The reason for which the task ends as a dead letter; "" so far.
-        limited: The signal of an answer that asks to come again later; None so far.
-    """
+    """A task that this spider holds."""
 
     task: Task[Any]
-    request: Request | None = None
-    status: int = 0
-    reason: str = ""
-    limited: RateLimited | Retry | None = None
+    status: int = 0  # of the last answer; 0 if there was none yet, -1 if none will come
+    reason: str = ""  # for which the task ends as a dead letter
+    limited: RateLimited | Retry | None = None  # an answer asks to come again later
 
 
 class Listener(Protocol):
@@ -83,36 +76,17 @@ class Listener(Protocol):
         """Count a page that another spider has by now."""
 
 
-@dataclass
-class _Outbox:
-    """The calls that are not sent yet, in order."""
-
-    pushes: list[tuple[Push[Any], Request]] = field(default_factory=list)
-    ends: list[tuple[Task[Any], End]] = field(default_factory=list)
-    calls: list[Callable[[], Any]] = field(default_factory=list)
-
-    def __bool__(self) -> bool:
-        return bool(self.pushes or self.ends or self.calls)
-
-
 class Link:
-    """The tasks of one spider, and what it sends.
-
-    Attributes:
-        waiting: The deliveries that the engine has not asked for yet, best first.
-        held: The number of deliveries that are not ended, waiting ones included.
-        drained: True if the queue had no live task, and nothing has come since.
-        drained_at: When that was found, monotonic seconds.
-    """
+    """The tasks of one spider, and what it sends."""
 
     def __init__(self, queue: AsyncDPQ[Any], most: int, listener: Listener) -> None:
         self._queue, self._most, self._listener = queue, most, listener
-        self.waiting: deque[Delivery] = deque()
-        self.held = 0
-        self.drained = False
-        self.drained_at = 0.0
-        self._outbox = _Outbox()
-        self._sending = False
+        self.waiting: deque[Delivery] = deque()  # for the engine, best first
+        self.held = 0  # deliveries that are not ended, waiting ones included
+        self.drained = False  # the queue had no live task, and nothing has come since
+        self.drained_at = 0.0  # when that was found, monotonic seconds
+        self._pushes: list[tuple[Push[Any], Request]] = []  # those not stored yet, in order
+        self._verbs: list[tuple[Verb, Task[Any] | None]] = []  # and the task that one ends
         self._news = asyncio.Event()
         self._room = asyncio.Event()
         self._feeder: asyncio.Task[None] | None = None
@@ -134,36 +108,42 @@ class Link:
 
     def push(self, push: Push[Any], request: Request) -> None:
         """Store a request soon."""
-        self._outbox.pushes.append((push, request))
+        self._pushes.append((push, request))
         self.drained = False
         self._news.set()
 
     def end(self, delivery: Delivery) -> None:
         """End a delivery soon, after all requests that were pushed before."""
-        self._send_end(delivery, self._end_of(delivery))
+        operations, task = operations_of(self._queue), delivery.task
+        if delivery.limited is not None:
+            self._end(task, partial(operations.finish, task, delivery.limited))
+        elif delivery.reason:
+            self._end(task, partial(operations.bury, task, delivery.reason))
+        else:
+            self._end(task, partial(operations.ack, task))
 
     def give_back(self, delivery: Delivery) -> None:
         """Release a delivery soon, uncounted."""
-        self._send_end(delivery, lambda task: operations_of(self._queue).release(task, 0, None))
+        task = delivery.task
+        self._end(task, partial(operations_of(self._queue).release, task, 0, None))
 
-    def _send_end(self, delivery: Delivery, end: End) -> None:
+    def _end(self, task: Task[Any], verb: Verb) -> None:
         self.held -= 1
-        self._outbox.ends.append((delivery.task, end))
         self._room.set()
-        self._news.set()
+        self._send(verb, task)
 
-    def call(self, call: Callable[[], Any]) -> None:
-        """Call a coroutine function soon, before the ends of deliveries."""
-        self._outbox.calls.append(call)
-        self._news.set()
+    def observe(self, told: Task[Any] | str | None, response: Any) -> None:
+        """Store soon what a host says is left."""
+        budgets = Budget.from_response(response)
+        self._send(partial(operations_of(self._queue).observe, told, budgets))
 
-    def _end_of(self, delivery: Delivery) -> End:
-        operations = operations_of(self._queue)
-        if delivery.limited is not None:
-            return lambda task: operations.finish(task, delivery.limited)
-        if delivery.reason:
-            return lambda task: operations.bury(task, delivery.reason)
-        return lambda task: operations.ack(task)
+    def delay_group(self, group: str, seconds: float) -> None:
+        """Close a group soon."""
+        self._send(partial(operations_of(self._queue).delay_group, group, seconds))
+
+    def _send(self, verb: Verb, ends: Task[Any] | None = None) -> None:
+        self._verbs.append((verb, ends))
+        self._news.set()
 
     # The feeder
 
@@ -201,12 +181,12 @@ class Link:
             self._listener.wake()
 
     def _is_idle(self) -> bool:
-        return not (self.held or self._outbox or self._sending)
+        return not (self.held or self._pushes or self._verbs)
 
     # The writer
 
     async def _write(self) -> None:
-        while self._outbox or not self._closing:
+        while self._pushes or self._verbs or not self._closing:
             await self._news.wait()
             self._news.clear()
             try:
@@ -224,23 +204,14 @@ class Link:
 
     async def _flush(self) -> None:
         """Send all there is, and what comes meanwhile."""
-        while out := self._outbox:
-            self._outbox, self._sending = _Outbox(), True
-            try:
-                await self._push_all(out)
-                await self._call_all(out)
-                await self._end_all(out)
-            finally:  # what is left stands before what came meanwhile
-                self._outbox = _Outbox(
-                    out.pushes + self._outbox.pushes,
-                    out.ends + self._outbox.ends,
-                    out.calls + self._outbox.calls,
-                )
-                self._sending = False
+        while self._pushes or self._verbs:
+            count = len(self._verbs)  # the pushes that came before these are stored first
+            await self._push_all()
+            await self._send_all(count)
 
-    async def _push_all(self, out: _Outbox) -> None:
-        """Store the pushes; raise the error of one that has to wait, which stays in `out`."""
-        while chunk := out.pushes[:AT_ONCE]:
+    async def _push_all(self) -> None:
+        """Store the pushes; raise the error of one that has to wait, which stays in the list."""
+        while chunk := self._pushes[:AT_ONCE]:
             push = operations_of(self._queue).push
             results = await session_of(self._queue).run_all([push(each) for each, _ in chunk])
             later, reason = [], None
@@ -254,38 +225,31 @@ class Link:
                     self._listener.dropped(pushed[1], result)
                 else:
                     self._listener.stored()
-            out.pushes[: len(chunk)] = later
+            self._pushes[: len(chunk)] = later
             if reason is not None:
                 raise reason
 
-    async def _call_all(self, out: _Outbox) -> None:
-        while out.calls:
-            try:
-                await out.calls[0]()
-            except DPQError as error:
-                log.warning("%s: %s", self._queue.queue_name, error)
-            del out.calls[0]
-
-    async def _end_all(self, out: _Outbox) -> None:
+    async def _send_all(self, count: int) -> None:
+        """Send the first verbs; raise the error of one that has to wait, with all behind it."""
         leases = leases_of(self._queue)
-        while chunk := out.ends[:AT_ONCE]:
-            for task, _ in chunk:
-                leases.let_go(task)
-            results = await session_of(self._queue).run_all([end(task) for task, end in chunk])
-            for (task, _), result in zip(chunk, results, strict=True):
+        while chunk := self._verbs[: min(count, AT_ONCE)]:
+            for _, task in chunk:
+                if task is not None:
+                    leases.let_go(task)
+            results = await session_of(self._queue).run_all([verb() for verb, _ in chunk])
+            for (_, task), result in zip(chunk, results, strict=True):
                 if isinstance(result, LeaseLostError):
                     self._listener.lease_lost()
-                    about = fields("lease_lost", queue=self._queue.queue_name, task_id=task.id)
-                    log.warning(
-                        "%s: lease of task %s lost before its page was done",
-                        *(self._queue.queue_name, task.id),
-                        extra=about,
+                    about = fields(
+                        "lease_lost", queue=self._queue.queue_name, task_id=task and task.id
                     )
+                    log.warning("%s: %s", self._queue.queue_name, result, extra=about)
                 elif isinstance(result, DPQError):
                     log.warning("%s: %s", self._queue.queue_name, result)
                 elif isinstance(result, Exception):
                     raise result
-            del out.ends[: len(chunk)]
+            del self._verbs[: len(chunk)]
+            count -= len(chunk)
 
     def _tell_away(self, error: RedisError) -> None:
         log.warning(
@@ -318,8 +282,8 @@ class Link:
             await asyncio.wait_for(writer, CLOSE_SECONDS)
         except TimeoutError:
             log.error(  # noqa: TRY400 - the timeout says nothing more
-                "%s: the server does not answer: %d new requests are lost, and %d pages will be "
-                "fetched again when their leases end",
-                *(self._queue.queue_name, len(self._outbox.pushes), len(self._outbox.ends)),
+                "%s: the server does not answer: %d new requests are lost, and up to %d pages "
+                "will be fetched again when their leases end",
+                *(self._queue.queue_name, len(self._pushes), len(self._verbs)),
             )
         await self._queue.close()

@@ -18,32 +18,17 @@ UNBOUNDED = 100
 
 @dataclass(frozen=True)
 class Options:
-    """The checked settings of one spider.
-
-    Attributes:
-        url: The server (`DPQ_URL`).
-        queue_name: The queue (`DPQ_QUEUE`); the spider's name unless said.
-        limits: The limits by group, as arguments of `set_limit` (`DPQ_LIMITS`).
-        unique_for: Seconds for which a page is not fetched again (`DPQ_UNIQUE_FOR`); for ever
-            unless said; None if only while its task is stored.
-        start_once: False: a start request with `dont_filter` is fetched once more if its page was
-            fetched before (`DPQ_START_ONCE`).
-        idle_seconds: Seconds that a spider waits in an empty queue before it ends
-            (`DPQ_IDLE_BEFORE_CLOSE`).
-        flush: Whether the queue is emptied at the start (`DPQ_FLUSH_ON_START`).
-        most: The most requests that a spider holds (`CONCURRENT_REQUESTS`).
-        more: Further arguments of `AsyncDPQ` (`DPQ_OPTIONS`).
-    """
+    """The checked settings of one spider; docs/scrapy.md has them all."""
 
     url: str
     queue_name: str
-    limits: dict[str | None, dict[str, Any]]
-    unique_for: float | None
+    limits: dict[str | None, dict[str, Any]]  # by group, as arguments of `set_limit`
+    unique_for: float | None  # seconds; None: only while its task is stored
     start_once: bool
     idle_seconds: float
     flush: bool
-    most: int
-    more: dict[str, Any]
+    most: int  # requests that a spider holds
+    more: dict[str, Any]  # further arguments of `AsyncDPQ`
 
 
 def read_options(settings: Any, spider_name: str) -> Options:

@@ -10,7 +10,6 @@ import json
 import logging
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from scrapy import Request, Spider, signals
@@ -89,7 +88,6 @@ class Scheduler:
     async def _open(self) -> None:
         options = self._options
         queue: AsyncDPQ[Any] = AsyncDPQ.from_url(options.url, options.queue_name, **options.more)
-        self._queue = queue
         try:
             if options.flush:
                 await queue.purge()
@@ -176,7 +174,6 @@ class Scheduler:
                 self._move(delivery, request)
                 continue
             request.meta[OURS] = {"id": task.id, "attempt": task.attempt, "member": task.member}
-            delivery.request = request
             self._held[request] = delivery
             self._taken += 1
             self._count("scheduler/dequeued/dpq", "scheduler/dequeued")
@@ -337,14 +334,14 @@ class Scheduler:
             if limits_in(response.headers):  # the host says what is left
                 of = request if delivery is None else delivery.task
                 told = self._group(request) if isinstance(of, Request) else of
-                self._opened.call(partial(self._queue.observe, told, response))
+                self._opened.observe(told, response)
             return response
         self._count("dpq/rate_limited", f"dpq/rate_limited/{response.status}")
         seconds = limited.retry_after
         if delivery is None or dont_retry:
             # robots.txt, a file of a media pipeline, or the spider wants to see the answer.
             if group := self._group(request):
-                self._opened.call(partial(self._queue.delay_group, group, seconds))
+                self._opened.delay_group(group, seconds)
             return response
         log.info(
             "%s: %s from %s: the group %r is closed for %g s",

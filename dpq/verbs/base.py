@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Generic, TypeVar
 
+from dpq.model.errors import ConfigurationError
+from dpq.model.producer import Producer
+from dpq.model.queue_settings import Bounds, WhenFull
 from dpq.model.task import P
 from dpq.script.command import Command, CommandMaker, Steps, once, same
 from dpq.script.keys import STORAGE_FORMAT, key_of
 from dpq.script.refusals import read_settings
-from dpq.verbs.description import Description
-from dpq.verbs.settings import agree
+from dpq.verbs.settings import Description, agree, bounds_of, named_settings
 
 T = TypeVar("T")
 
@@ -23,16 +25,18 @@ PAGE = 100
 
 
 class OperationsBase(CommandMaker, Generic[P]):
-    """A queue and its settings, for every class of operations on it."""
+    """A queue and its settings, for every class of operations on it.
+
+    `settings` are the stored ones; None before they are read, and while the queue does not exist.
+    """
+
+    settings: dict[str, str] | None = None
 
     def __init__(self, queue: Description[P]) -> None:
         super().__init__(queue.name, queue.clock)
+        self.description = queue
         self.named = queue.named
         self._codec = queue.codec
-
-    def open(self, *, create: bool = False) -> Steps[dict[str, str]]:
-        """Read the settings of the queue; with `create`, create it."""
-        raise NotImplementedError
 
     @property
     def marker(self) -> str:
@@ -60,6 +64,46 @@ class OperationsBase(CommandMaker, Generic[P]):
         return self._command(name, args, read)
 
     # Settings
+
+    def forget(self) -> None:
+        """Forget the settings: the queue is gone, and a new queue of its name may have others."""
+        self.settings = None
+
+    def agree(self, settings: dict[str, str]) -> None:
+        """Take over the stored settings."""
+        self.settings = settings if "format" in settings else None
+
+    def open(self, *, create: bool = False) -> Steps[dict[str, str]]:
+        """Read the settings, write the named ones, and register a queue that exists."""
+        settings = yield from self.configure(create=create)
+        if "format" in settings:
+            yield from self.enter()
+        return settings
+
+    def set_bounds(
+        self, max_tasks: int | None, max_waiting: int | None, when_full: WhenFull | None
+    ) -> Steps[None]:
+        """Replace the named bounds, and call the producers that have room now."""
+        bounds = {"max_tasks": max_tasks, "max_waiting": max_waiting, "when_full": when_full}
+        if not (named := named_settings(bounds)):
+            raise ConfigurationError(
+                "set_bounds changes nothing: give max_tasks, max_waiting or when_full"
+            )
+        yield from self.open(create=True)
+        yield from self.configure(create=True, named=named, replace=True)
+
+    def bounds(self) -> Steps[Bounds]:
+        """Read the bounds."""
+        return bounds_of((yield from self.stored_settings()))
+
+    def await_room(self, producer: Producer, *, leave: bool = False) -> Steps[bool]:
+        """Let a producer stand in the line, or leave it; True if it is to wait until it is
+        called."""
+        place, ms = producer.place or producer.id, 0 if leave else producer.wait_ms
+        args = [self._now(), producer.group, place, ms, producer.channel]
+        stands, text = yield self._command("await_room", args, tuple[Any, ...])
+        producer.place = "" if leave else text.decode()
+        return bool(stands)
 
     def configure(
         self,
@@ -98,8 +142,11 @@ class OperationsBase(CommandMaker, Generic[P]):
         return self._ask("unregister", [self.queue_name], same)
 
     def drop(self) -> Steps[None]:
-        """Remove all keys."""
+        """Remove the whole queue, and its name in the registry."""
         yield self._command("drop", [], same)
+        yield from self.unregister()
+        if "format" in (yield from self.stored_settings()):  # another client has created it again
+            yield from self.enter()
 
 
 def in_batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:

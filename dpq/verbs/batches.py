@@ -11,6 +11,7 @@ from dpq.model.errors import BatchNotFoundError
 from dpq.model.reports import Problem
 from dpq.model.task import P
 from dpq.model.validation import label, whole_number
+from dpq.script import replies
 from dpq.script.batch_texts import read_batch_state
 from dpq.script.command import Steps, same
 from dpq.script.values import read_texts
@@ -18,6 +19,14 @@ from dpq.verbs.base import PAGE, OperationsBase
 
 _LOOKS = 3
 """Counts of the tasks of a batch that changes meanwhile, in one check."""
+
+CHECKED_PARTS = (
+    *(("check_limits", part) for part in ("settings", "limits", "tracked", "invisible")),
+    *(("check", part) for part in ("waiting", "ready", "groups", "meta", "payload")),
+    *(("check", part) for part in ("delayed", "invisible", "dead", "keys")),
+    *(("check", part) for part in ("followers", "events")),
+)
+"""The scripts and parts that a check goes over."""
 
 _Counts = Mapping[tuple[str, str], int]
 """Tasks by batch and kind: left or dead."""
@@ -66,6 +75,21 @@ class BatchOperations(OperationsBase[P]):
                 return {name: text for name, text in texts.items() if name[:1] != "\t"}
 
     # Damage
+
+    def check(self) -> Steps[list[Problem]]:
+        """Look at everything that is stored; only at the types of keys while one is wrong."""
+        problems: list[Problem]
+        _, problems = yield self._command("types", [], replies.read_problems)
+        if problems:  # no other script can read a key of another type
+            return problems
+        for name, part in CHECKED_PARTS:
+            cursor = ""
+            while cursor != "0":
+                args = [self._now(), part, cursor or "0", PAGE]
+                cursor, found = yield self._command(name, args, replies.read_problems)
+                problems += found
+        problems += yield from self.check_batches()
+        return problems
 
     def check_batches(self) -> Steps[list[Problem]]:
         """Compare what batches count with their tasks."""

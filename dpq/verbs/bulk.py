@@ -17,8 +17,8 @@ from dpq.model.task import TaskState
 from dpq.model.validation import label, number
 from dpq.script.command import Steps, together
 from dpq.verbs.browse import LOOK_A_PAGE, Browser, Position
-from dpq.verbs.dead import chosen_by
 from dpq.verbs.queue import QueueOperations
+from dpq.verbs.stored import chosen_by
 
 BulkAction = Literal["cancel", "update", "run", "release", "bury", "replay", "purge"]
 """An action on many tasks."""

@@ -9,15 +9,13 @@ from dpq.limits.budget import Budget
 from dpq.limits.limits import (
     EVERY_GROUP,
     RateLimit,
-    is_in_order,
     last_to_open,
-    read_rules,
     reason_of,
     spent_words,
 )
-from dpq.limits.pools import UNTIL_OPENED_MS, split_pool
-from dpq.limits.quota import quota_text, read_quotas
-from dpq.limits.rules import plain_rules
+from dpq.limits.pools import UNTIL_OPENED_MS
+from dpq.limits.quota import Quota, quota_text
+from dpq.limits.rules import LimitRules, plain_rules
 from dpq.limits.states import LimitState, MemberState, QuotaState, spent_quota
 from dpq.model.batch_state import BatchState
 from dpq.model.moments import moment_of
@@ -35,8 +33,7 @@ def read_limits(
     states = []
     for group, view in zip(groups, map(json.loads, texts), strict=True):
         own, text, unreadable = (view.get(name, "") for name in ("field", "rules", "unreadable"))
-        rules, _, weight = split_pool("" if unreadable else text)
-        windows, concurrency = read_rules(rules) if rules else ((), None)
+        rules = LimitRules.stored(text) if text and not unreadable else LimitRules()
         everyone = group == EVERY_GROUP
         if everyone:  # it has no gate
             view |= {"rate": 0, "slack": 0, "left": (), "quotas": (), "budgets": (), "opens": 0}
@@ -47,9 +44,9 @@ def read_limits(
         states.append(
             LimitState(
                 group=group,
-                windows=windows,
-                concurrency=concurrency,
-                in_order=is_in_order(rules),
+                windows=rules.windows,
+                concurrency=rules.concurrency,
+                in_order=rules.in_order,
                 default=own == "groups" and not everyone,
                 waiting=view["due"],
                 in_flight=_in_flight(running, group) + view["permits"],
@@ -57,19 +54,21 @@ def read_limits(
                     MemberState(
                         name=each["name"],
                         in_flight=running.get(f"{group}\t{each['name']}", 0) + each["permits"],
-                        **_seen(each, windows, rules),
+                        **_seen(each, rules.windows, rules.quotas),
                     )
                     for each in view.get("members", ())
                 ),
-                weight=weight,
+                weight=1.0 if rules.weight is None else rules.weight,
                 rules=plain_rules(text) if is_own or everyone else "",
-                **_seen(view, () if everyone else windows, rules),
+                **_seen(view, () if everyone else rules.windows, rules.quotas),
             )
         )
     return states
 
 
-def _seen(view: dict[str, Any], windows: Sequence[RateLimit], rules: str) -> dict[str, Any]:
+def _seen(
+    view: dict[str, Any], windows: Sequence[RateLimit], quotas: Sequence[Quota]
+) -> dict[str, Any]:
     """Read what view says of any gate: of a scope, or of a member of its pool."""
     opens = float(view["opens"])
     return {
@@ -79,7 +78,7 @@ def _seen(view: dict[str, Any], windows: Sequence[RateLimit], rules: str) -> dic
         "rate": float(view["rate"]) if windows and windows[0].adaptive else None,
         "slack": float(view["slack"]) / 1000,
         "units_left": tuple(map(float, view["left"])),
-        "quotas": _read_quotas(rules, view["quotas"]),
+        "quotas": _read_quotas(quotas, view["quotas"]),
         "budgets": tuple(
             Budget(
                 unit,
@@ -96,9 +95,10 @@ def _seen(view: dict[str, Any], windows: Sequence[RateLimit], rules: str) -> dic
     }
 
 
-def _read_quotas(rules: str, counts: Sequence[Sequence[str]]) -> tuple[QuotaState, ...]:
+def _read_quotas(
+    quotas: Sequence[Quota], counts: Sequence[Sequence[str]]
+) -> tuple[QuotaState, ...]:
     """Read what is left of each quota, and its reset; without counts, all of it is left."""
-    quotas = read_quotas(rules)
     counts = counts or [(str(quota.amount), "") for quota in quotas]
     return tuple(
         QuotaState(

@@ -7,8 +7,8 @@
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, Generic, Required, TypedDict, cast, get_args
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, cast, get_args
 
 from dpq.limits.cost import write_cost
 from dpq.limits.pools import member_name
@@ -29,50 +29,21 @@ from dpq.model.validation import (
 )
 from dpq.script.keys import INLINE_BYTES
 from dpq.script.records import COMMON_ATTEMPTS, FOR_EVER_MS
-from dpq.verbs.description import Description
+from dpq.verbs.settings import Description
 
+Options = dict[str, Any]
+"""The words of a task that is not plain; lua/push/options.lua reads them by these names.
 
-class Options(TypedDict, total=False):
-    """The words of a task that is not plain; lua/push/options.lua reads them by these names.
-
-    They are the arguments of `push` as its record has them, times in ms; a name that is left out
-    has its usual value. `residual` is what a double loses of the priority. Before the push is sent,
-    `with_times` replaces `at` by `delay`, and adds `first`, the first time of a cron line;
-    `with_ids` replaces numbers in `after`, which stand for earlier pushes of the call. `seals` is
-    the batch that the task waits for, which its push seals. A debounce is a `delay` with
-    `on_duplicate` "rerun".
-    """
-
-    priority: Required[str]
-    residual: str
-    max_attempts: int
-    cost: str
-    delay: int
-    at: int
-    expires_in: int
-    group: str
-    key: str
-    on_duplicate: OnDuplicate
-    every: int
-    cron: str
-    first: int
-    visibility: int
-    time_limit: int
-    trace: str
-    member: str
-    batch: str
-    backoff: str
-    seals: str
-    unique_for: int
-    after: list[str | int]
-    on_dead: OnDead
-    max_lapses: int
-    debounce_max: int
-
+They are the arguments of `push` as its record has them, times in ms; a name that is left out has
+its usual value. Before the push is sent, `with_times` replaces `at` by `delay`, and adds `first`,
+the first time of a cron line; `with_ids` replaces numbers in `after`, which stand for earlier
+pushes of the call. `seals` is the batch that the task waits for, which its push seals."""
 
 Checked = tuple[str | Options, bytes]
 """A checked push: the score of a plain task, or the options of another one; and its payload, which
 has the record of a plain task before it."""
+
+_NAMES = Push._fields[3:]
 
 _USUAL = Push(None)[4:]
 """Most pushes say nothing behind their group."""
@@ -80,8 +51,27 @@ _USUAL = Push(None)[4:]
 _OF_PLAIN = frozenset({"priority", "max_attempts", "group"})
 """The options that a short record has."""
 
-_ON_DUPLICATE = get_args(OnDuplicate)
-_ON_DEAD = get_args(OnDead)
+
+def _duration(name: str, value: Any) -> int:
+    return milliseconds(name, value, least=0.001)
+
+
+def _backoff(_: str, value: Any) -> str:
+    return ",".join(str(round(each * 1000)) for each in listed_delays(value))
+
+
+_CHECKS: dict[str, Callable[[str, Any], Any]] = {
+    **dict.fromkeys(("expires_in", "visibility", "time_limit", "every"), _duration),
+    **dict.fromkeys(("group", "key", "batch"), label),
+    "backoff": _backoff,
+    "at": lambda _, value: moment_ms(value),
+    "member": lambda _, value: member_name(value),
+    "max_attempts": attempt_bound,
+    "max_lapses": lambda name, value: whole_number(name, value, 1, MAX_ATTEMPTS),
+}
+"""The checks of arguments that depend on no other one; each returns what is stored."""
+
+_CHOICES = ("on_duplicate", get_args(OnDuplicate)), ("on_dead", get_args(OnDead))
 
 
 class PushChecker(Generic[P]):
@@ -143,81 +133,53 @@ class PushChecker(Generic[P]):
     def options(self, push: Push[Any], trace: str = "") -> Options:
         """Check a push without its payload; return its options."""
         text, residual = encode_priority(push.priority)
-        options: Options = {"priority": text}
+        options: Options = {"priority": text, "max_attempts": self._max_attempts}
+        for name, value in zip(_NAMES, push[3:], strict=True):
+            if value is not None and (check := _CHECKS.get(name)):
+                options[name] = check(name, value)
+        for name, known in _CHOICES:
+            if (choice := getattr(push, name)) not in known:
+                must = ", ".join(known)
+                raise ConfigurationError(f"{name} is {choice!r}: it must be one of {must}")
         if residual != "1":
             options["residual"] = residual
-        if delay_ms := delay_milliseconds(push.delay) if push.delay != 0 else 0:
+        if options["max_attempts"] == COMMON_ATTEMPTS:
+            del options["max_attempts"]
+        if push.delay != 0 and (delay_ms := delay_milliseconds(push.delay)):
             options["delay"] = delay_ms
-        if push.expires_in is not None:
-            options["expires_in"] = milliseconds("expires_in", push.expires_in, least=0.001)
-        attempts = self._max_attempts
-        if push.max_attempts is not None:
-            attempts = attempt_bound("max_attempts", push.max_attempts)
-        if attempts != COMMON_ATTEMPTS:
-            options["max_attempts"] = attempts
-        if push.on_duplicate not in _ON_DUPLICATE:
-            raise ConfigurationError(
-                f"on_duplicate is {push.on_duplicate!r}: it must be one of "
-                f"{', '.join(_ON_DUPLICATE)}"
-            )
-        if push.group is not None:
-            options["group"] = label("group", push.group)
-        if push.key is not None:
-            options["key"] = label("key", push.key)
-            if push.on_duplicate != "keep":
-                options["on_duplicate"] = push.on_duplicate
-        cost = "1" if type(push.cost) is int and push.cost == 1 else str(write_cost(push.cost))
-        if cost != "1":
-            options["cost"] = cost
+        if push.key is not None and push.on_duplicate != "keep":
+            options["on_duplicate"] = push.on_duplicate
+        if push.cost != 1 or type(push.cost) is not int:
+            cost = str(write_cost(push.cost))
+            if cost != "1":
+                options["cost"] = cost
         if isinstance(push.cost, Mapping):
             warn_of_units(self._queue_name, push.cost)
         if push.every is not None or push.cron is not None or push.timezone != "UTC":
+            delay_ms = options.get("delay", 0)
             line = require_schedule(push.every, push.cron, push.timezone, delay_ms)
             if line is not None:
                 options["cron"] = line
-            elif push.every is not None:
-                options["every"] = milliseconds("every", push.every, least=0.001)
-        if push.at is not None:
-            if delay_ms or "cron" in options:
-                raise ConfigurationError(
-                    f"at and {'delay' if delay_ms else 'cron'} are both given: give one of them"
-                )
-            options["at"] = moment_ms(push.at)
-        if push.visibility is not None:
-            options["visibility"] = milliseconds("visibility", push.visibility, least=0.001)
-        if push.time_limit is not None:
-            options["time_limit"] = milliseconds("time_limit", push.time_limit, least=0.001)
-        if push.backoff is not None:
-            delays = listed_delays(push.backoff)
-            options["backoff"] = ",".join(str(round(each * 1000)) for each in delays)
+        if push.at is not None and (both := options.keys() & {"delay", "cron"}):
+            raise ConfigurationError(f"at and {max(both)} are both given: give one of them")
         if trace:
             options["trace"] = trace
-        if push.member is not None:
-            if push.group is None:
-                raise ConfigurationError(
-                    f"member is {push.member!r:.200}, but the task has no group: a member belongs "
-                    "to the pool of a group, so give its group"
-                )
-            options["member"] = member_name(push.member)
-        if push.batch is not None:
-            if push.every is not None or push.cron is not None:
-                raise ConfigurationError(
-                    f"batch is {push.batch!r:.200}, but the task recurs: it is never done, so its "
-                    "batch would never end; leave batch out, or let each run push a task of a batch"
-                )
-            options["batch"] = label("batch", push.batch)
+        if push.member is not None and push.group is None:
+            raise ConfigurationError(
+                f"member is {push.member!r:.200}, but the task has no group: a member belongs to "
+                "the pool of a group, so give its group"
+            )
+        if push.batch is not None and (push.every is not None or push.cron is not None):
+            raise ConfigurationError(
+                f"batch is {push.batch!r:.200}, but the task recurs: it is never done, so its "
+                "batch would never end; leave batch out, or let each run push a task of a batch"
+            )
         if push.unique_for is not None:
             options["unique_for"] = _unique_for(push)
-        if push.on_dead not in _ON_DEAD:
-            raise ConfigurationError(
-                f"on_dead is {push.on_dead!r}: it must be one of {', '.join(_ON_DEAD)}"
-            )
         if push.after is not None and (after := _after(push)):
             options["after"] = after
             if push.on_dead != "bury":
                 options["on_dead"] = push.on_dead
-        if push.max_lapses is not None:
-            options["max_lapses"] = whole_number("max_lapses", push.max_lapses, 1, MAX_ATTEMPTS)
         if push.debounce is not None or push.debounce_max is not None:
             options["delay"], options["debounce_max"] = _debounce(push)
             options["on_duplicate"] = "rerun"

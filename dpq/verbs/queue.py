@@ -34,7 +34,6 @@ from dpq.model.batch_state import BatchState
 from dpq.model.errors import ConfigurationError, LeaseLostError, QueueFullError
 from dpq.model.filter import filter_text
 from dpq.model.priority import encode_priority
-from dpq.model.queue_settings import Bounds, WhenFull
 from dpq.model.reports import LeaseInfo
 from dpq.model.schedule import Later, claim
 from dpq.model.task import Cost, P, Push, Task
@@ -65,14 +64,12 @@ from dpq.script.refusals import Code
 from dpq.script.replies import Batch, Kept, Promoted
 from dpq.script.task_ids import new_ids
 from dpq.verbs.base import BATCH_BYTES, in_batches
-from dpq.verbs.checking import CheckOperations
-from dpq.verbs.description import Description
+from dpq.verbs.batches import BatchOperations
 from dpq.verbs.history import HistoryOperations
 from dpq.verbs.limits import LimitOperations
-from dpq.verbs.permits import PermitOperations
 from dpq.verbs.pushing import Checked, PushChecker, needs_clock, with_ids, with_times
 from dpq.verbs.results import ResultOperations
-from dpq.verbs.room import RoomOperations, bounds_of, named_bounds
+from dpq.verbs.settings import Description
 from dpq.verbs.shortcut import Shortcut
 from dpq.verbs.stored import StoredOperations
 from dpq.verbs.workers import WorkerOperations, lease_info
@@ -106,68 +103,27 @@ EXTEND_BATCH = 250
 
 class QueueOperations(
     LimitOperations,
-    PermitOperations[P],
     WorkerOperations,
     StoredOperations[P],
-    CheckOperations[P],
-    RoomOperations[P],
+    BatchOperations[P],
     ResultOperations,
     HistoryOperations,
 ):
     """Every operation on a queue.
 
-    `settings` are the stored ones; None before they are read, and while the queue does not exist.
     Of the `client`, only the address is read, by `dpq.otel`.
     """
 
-    settings: dict[str, str] | None = None
     client: Any = None
 
     def __init__(self, description: Description[P]) -> None:
         """Build the operations of a queue."""
         super().__init__(description)
-        self.description = description
         self._pushes = PushChecker(description)
         self._backoff = description.backoff
         self._visibility_ms = description.visibility_ms
         self._read_batch = partial(replies.read_batch, description.codec)
         self._short_push, self._short_pop, self._short_ack = Shortcut(), Shortcut(), Shortcut()
-
-    # Settings of the queue
-
-    def forget(self) -> None:
-        """Forget the settings: the queue is gone, and a new queue of its name may have others."""
-        self.settings = None
-
-    def agree(self, settings: dict[str, str]) -> None:
-        """Take over the stored settings."""
-        self.settings = settings if "format" in settings else None
-
-    def open(self, *, create: bool = False) -> Steps[dict[str, str]]:
-        """Read the settings, write the named ones, and register a queue that exists."""
-        settings = yield from self.configure(create=create)
-        if "format" in settings:
-            yield from self.enter()
-        return settings
-
-    def set_bounds(
-        self, max_tasks: int | None, max_waiting: int | None, when_full: WhenFull | None
-    ) -> Steps[None]:
-        """Replace the named bounds, and call the producers that have room now."""
-        named = named_bounds(max_tasks, max_waiting, when_full)
-        yield from self.open(create=True)
-        yield from self.configure(create=True, named=named, replace=True)
-
-    def bounds(self) -> Steps[Bounds]:
-        """Read the bounds."""
-        return bounds_of((yield from self.stored_settings()))
-
-    def drop(self) -> Steps[None]:
-        """Remove the whole queue, and its name in the registry."""
-        yield from super().drop()
-        yield from self.unregister()
-        if "format" in (yield from self.stored_settings()):  # another client has created it again
-            yield from self.enter()
 
     # Adding
 

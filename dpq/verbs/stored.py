@@ -2,13 +2,14 @@
 
 from __future__ import annotations  # the import makes no model for each `Task[P]`
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any, TypeVar
 
 from dpq.limits.cost import write_cost
 from dpq.model.errors import ConfigurationError, TaskNotFoundError
+from dpq.model.filter import filter_text, group_filter
 from dpq.model.priority import encode_priority
 from dpq.model.reports import QueueStats
 from dpq.model.task import Cost, DeadTask, P, Task, TaskState
@@ -167,12 +168,11 @@ class StoredOperations(OperationsBase[P]):
     # Dead letters
 
     def dead_list(
-        self, count: int, chosen: Callable[[DeadTask[P]], bool]
+        self, count: int, chosen: Callable[[DeadTask[P]], bool], start: int = 0
     ) -> Steps[list[DeadTask[P]]]:
-        """List dead letters, the longest dead first."""
+        """List dead letters from a rank on, the longest dead first."""
         count = whole_number("n", count, 0, 10**9)
         found: list[DeadTask[P]] = []
-        start = 0
         while len(found) < count:
             page = yield self._page(TaskState.DEAD, start, PAGE)
             if not page:
@@ -260,3 +260,28 @@ def _with_progress(task: Task[P], outcome: Outcome) -> Task[P]:
     """Add the progress that the delivery of a task has told; a later delivery may have told it."""
     progress = outcome.progress if outcome.told_by == task.token else None
     return task.model_copy(update={"progress": progress}) if progress else task
+
+
+def chosen_by(
+    reason: str | None, group: str | None, where: Callable[[DeadTask[P]], bool] | None
+) -> Callable[[DeadTask[P]], bool]:
+    """Make a function that returns True for a dead task which passes all filters."""
+    if reason is not None:
+        filter_text("reason", reason)
+    if group is not None:
+        group_filter(group)
+    if where is not None and not callable(where):
+        raise ConfigurationError(f"where is {where!r:.200}: it must be a function of a dead task")
+    return lambda task: (
+        (reason is None or task.reason == reason)
+        and (group is None or task.group == group)
+        and (where is None or where(task))
+    )
+
+
+def some_ids(ids: Iterable[str] | str | None) -> Sequence[str] | None:
+    """Make a list of one id or several, without duplicates; None for all."""
+    if ids is None:
+        return None
+    several = isinstance(ids, Iterable) and not isinstance(ids, str)
+    return list(dict.fromkeys(map(task_id, ids if several else [ids])))

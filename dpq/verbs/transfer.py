@@ -31,6 +31,7 @@ from dpq.script.keys import STORAGE_FORMAT
 from dpq.script.portable import (
     MOST_COUNT,
     Entry,
+    TaskLine,
     dumped,
     entry_of,
     push_of,
@@ -42,17 +43,12 @@ from dpq.script.portable import (
 from dpq.script.refusals import Code
 from dpq.script.values import read_texts
 from dpq.verbs.base import BATCH_BYTES, PAGE, in_batches
-from dpq.verbs.description import named_settings
 from dpq.verbs.pushing import PushChecker
 from dpq.verbs.queue import QueueOperations
-from dpq.verbs.room import named_bounds
-from dpq.verbs.settings import aging_rate, agree
+from dpq.verbs.settings import aging_rate, agree, named_settings
 
 EXPORT_FORMAT = 1
 """The format of the lines. A later one reads this one, too."""
-
-PAUSE_SECONDS = 60.0
-"""Length of the pause of `export(pause=True)`, which is renewed: if the program dies, it ends."""
 
 SHARED = ("order", "aging", "aging_since", "fairness", "payloads")
 CAPS = (
@@ -77,7 +73,7 @@ _LISTED = re.compile(r"^((?:\S+ ){8})1 ")
 
 
 class Position(NamedTuple):
-    """The place of an export between two pages: section, and cursor of the server."""
+    """The place of an export between two pages: section, "" at the end, and the server's cursor."""
 
     section: str = "limits"
     cursor: str = "0"
@@ -92,7 +88,7 @@ left out, and docs/operations.md says so."""
 
 
 class Export:
-    """One export of a queue: `begin`, `count`, `page` until it gives no position, then `end`."""
+    """One export of a queue: `begin`, `page` until the next one has no section, then `end`."""
 
     def __init__(self, operations: QueueOperations[Any]) -> None:
         self._operations = operations
@@ -102,7 +98,7 @@ class Export:
         self._counts = {"lines": 0, "tasks": 0, "limits": 0, "damaged": 0}
         self._missing = 0
 
-    def begin(self, paused: bool) -> Steps[str]:
+    def begin(self) -> Steps[str]:
         """Make the first line."""
         self._settings = yield from self._operations.stored_settings()
         name = self._operations.description.name
@@ -117,15 +113,11 @@ class Export:
             "server_time_ms": (yield from self._operations.server_time()),
             "settings": {n: self._settings[n] for n in (*SHARED, *CAPS) if n in self._settings},
             "paused_until": self._settings.get("paused_until"),
-            "paused": paused,
         }
+        self._first = _counted((yield from self._operations.stats()))
         return self._line(header)
 
-    def count(self) -> Steps[None]:
-        """Read the totals, which `end` compares; after the pause, if there is one."""
-        self._first = _counted((yield from self._operations.stats()))
-
-    def page(self, at: Position) -> Steps[tuple[list[str], Position | None]]:
+    def page(self, at: Position) -> Steps[tuple[list[str], Position]]:
         """Make the lines of one page, and say where the next page begins."""
         queue = self._operations
         args: list[Any] = [at.section, at.cursor, PAGE, BATCH_BYTES]
@@ -202,17 +194,6 @@ class Export:
                 "other tasks are in it; an import adds them",
             )
 
-    def restore_pause(self, by: str) -> Steps[None]:
-        """Pause the queue as it was paused before the export, or not at all."""
-        until = self._settings.get("paused_until")
-        seconds: float | None = 0.001
-        if until == "inf":
-            seconds = None
-        elif until:
-            now = yield from self._operations.server_time()
-            seconds = max(0.001, (float(until) - now) / 1000)
-        yield from self._operations.pause(seconds, by)
-
     def _line(self, fields: dict[str, Any]) -> str:
         self._counts["lines"] += 1
         return dumped(fields | self._counts if "end" in fields else fields) + "\n"
@@ -223,11 +204,10 @@ def _counted(stats: QueueStats) -> dict[str, int]:
     return {name: live if name == "live" else getattr(stats, name) for name in _COUNTED}
 
 
-def _next(at: Position, cursor: str) -> Position | None:
+def _next(at: Position, cursor: str) -> Position:
     if cursor != "0":
         return at._replace(cursor=cursor)
-    behind = SECTIONS[SECTIONS.index(at.section) + 1 :]
-    return Position(behind[0]) if behind else None
+    return Position((*SECTIONS, "")[SECTIONS.index(at.section) + 1])
 
 
 class Line(NamedTuple):
@@ -244,7 +224,7 @@ class Line(NamedTuple):
 
 
 class Import:
-    """One import into a queue: `check`, `begin`, `start`, `add` for each batch, then `finish`."""
+    """One import into a queue: `check`, then `run`."""
 
     def __init__(
         self,
@@ -263,10 +243,10 @@ class Import:
         self._named: dict[str, str] = {}
         self._pause: float | None = 0.0  # until then, ms; None for ever
         self._after: set[str] = set()  # the ids of tasks that others wait for
-        self._of_batches: Counter[tuple[str, str]] = Counter()  # by batch, and live or dead
+        self._of_batches: Counter[tuple[str | None, str]] = Counter()  # by batch, and state
         self._callbacks: dict[str, str] = {}  # the id of the task that waits, by batch
         self._report = dict.fromkeys(Imported.model_fields, 0)
-        self.header: Mapping[str, Any] = {}
+        self._header: Mapping[str, Any] = {}
 
     @property
     def report(self) -> Imported:
@@ -278,26 +258,26 @@ class Import:
 
     def check(self) -> Iterator[None]:
         """Check all lines; yield now and then."""
-        lines = _read(self._source())
-        self._read_header(next(lines, Line(1, {})))
-        self._seen["lines"] = 1
+        lines, seen = _read(self._source()), self._seen
+        line = next(lines, Line(1, {}))
+        _checked(line, self._check_header)
+        seen["lines"] = 1
         for line in lines:
-            self._seen["lines"] += 1
+            seen["lines"] += 1
             if line.kind == "end":
                 break
             if line.number % PAGE == 0:
                 yield
-            counted = {"id": "tasks", "limit": "limits", "damaged": "damaged"}.get(line.kind)
-            if counted:
-                self._seen[counted] += 1
-            self._require_sound(line)
-        else:
+            if counted := {"id": "tasks", "limit": "limits", "damaged": "damaged"}.get(line.kind):
+                seen[counted] += 1
+            _checked(line, self._check_line)
+        if line.kind != "end":
             raise ExportFileError(
-                self._seen["lines"],
+                seen["lines"],
                 "the last line of an export has its counts, and this one has none: the file is "
                 "cut, or it is no export. Nothing was imported",
             )
-        for name, number in self._seen.items():
+        for name, number in seen.items():
             if line.fields.get(name) != number:
                 raise ExportFileError(
                     line.number,
@@ -305,78 +285,96 @@ class Import:
                     "are missing or were added. Nothing was imported",
                 )
 
-    def _read_header(self, head: Line) -> None:
-        self.header = head.fields
-        version, id_ = self.header.get("dpq_export"), self.header.get("export")
+    def _check_header(self, head: Line) -> None:
+        self._header = head.fields
+        version, id_ = head.fields.get("dpq_export"), head.fields.get("export")
         if version != EXPORT_FORMAT or not re.fullmatch(r"\w{1,40}", str(id_), re.ASCII):
-            raise ExportFileError(
-                head.number,
+            raise ValueError(
                 f"dpq_export is {version!r:.200}: the first line of an export has dpq_export "
                 f"{EXPORT_FORMAT}, and an id as `export`. Write the file with `dpq admin export`",
             )
-        try:
-            self._named = _checked_settings(self.header.get("settings"))
-            until = self.header.get("paused_until")
-            if until == "inf":
-                self._pause = None
-            elif until is not None:
-                self._pause = float(_number("paused_until", until))
-        except ConfigurationError as error:
-            raise ExportFileError(head.number, str(error)) from None
+        self._named = _checked_settings(head.fields.get("settings"))
+        if (until := head.fields.get("paused_until")) is not None:
+            self._pause = None if until == "inf" else float(_number("paused_until", until))
 
-    def _require_sound(self, line: Line) -> None:
-        try:
-            match line.kind:
-                case "id":
-                    entry, read = self._entry(line)
-                    self._after.update(read["after"] or ())
-                    if read["seals"]:
-                        self._callbacks[read["seals"]] = entry.id
-                    self._of_batches[str(read["batch"]), entry.state] += 1
-                case "limit":
-                    _rules_of(line)
-                case "seen":
-                    seen_entry(line.fields)
-                case "batch" | "gate":
-                    _require_text(line.kind, line.fields)
-        except ValueError as error:
-            raise ExportFileError(line.number, str(error)) from None
+    def _check_line(self, line: Line) -> None:
+        match line.kind:
+            case "id":
+                read, entry = self._entry(line)
+                self._after.update(read.after or ())
+                if read.seals:
+                    self._callbacks[read.seals] = entry.id
+                self._of_batches[read.batch, entry.state] += 1
+            case "limit":
+                _rules_of(line)
+            case "seen":
+                seen_entry(line.fields)
+            case "batch" | "gate":
+                _require_text(line.kind, line.fields)
 
-    def _entry(self, line: Line) -> tuple[Entry, dict[str, Any]]:
+    def _entry(self, line: Line, **place: Any) -> tuple[TaskLine, Entry]:
         """Read the line of a task, and check it as its push was."""
         read = read_line(line.fields)
-        push, trace, batch = push_of(read), read["trace"] or "", read["seals"]
+        push, trace = push_of(read), read.trace or ""
         options: Mapping[str, Any] = (
-            self._pushes.options_of_callback(batch, push, trace)
-            if batch
+            self._pushes.options_of_callback(read.seals, push, trace)
+            if read.seals
             else self._pushes.options(push, trace)
         )
-        return entry_of(read, options, line.fields), read
+        return read, entry_of(read, options, line.fields, **place)
 
-    # Settings
+    # Import
 
-    def begin(self) -> Steps[bool]:
-        """Create the queue with the settings of the export, or compare those that stand."""
-        first = self._operations
-        stored = yield from first.stored_settings()
+    def run(self) -> Steps[None]:
+        """Import all lines, as far as an earlier call has not."""
+        yield from self._begin()
+        settings = self._operations.settings or {}
+        rate = settings.get("aging", "0")
+        aging = f"{rate}@{settings.get('aging_since', '0')}" if float(rate) else "0"
+        place = {"lifo": settings.get("order") == "lifo", "aging": aging}
+        for batch in self._batches():
+            if batch[0].kind == "limit":
+                for line in batch if not self._follow else ():
+                    yield from self._operations.set_limit(_rules_of(line), "import", expected="")
+                    self._report["limits"] += 1
+            else:
+                yield from self._add(batch, place)
+        last = self._seen["lines"]
+        items = [_item(last + 1, "ahead", id_) for id_ in sorted(self._after)]
+        items += [_item(last + 1, "sealed", *each) for each in sorted(self._callbacks.items())]
+        for some in in_batches(items, PAGE):  # run what waits for what was not imported
+            yield self._import(last, "", [text for item in some for text in item], 0)
+        yield self._import(last, str(self._report["added"]), [], 0)
+
+    def _begin(self) -> Steps[None]:
+        """Create the queue as it was exported, or compare its settings; pause it as it was."""
+        queue = self._operations
+        stored = yield from queue.stored_settings()
         there = "format" in stored
-        stands = stored if there else first.named
+        stands = stored if there else queue.named
         if not self._follow:
-            for name in (*SHARED, *CAPS):
+            for name in ("order", "aging", "fairness", *CAPS):
                 self._require_same(name, stands, there)
         missing = {n: self._named[n] for n in CAPS if n in self._named and n not in stored}
         if there and missing and not self._follow:
-            yield from first.configure(named=missing)
+            yield from queue.configure(named=missing)
         if not there:
             named = {} if self._follow else self._named
-            yield from first.configure(create=True, named={**named, **first.named})
-        return not there
+            yield from queue.configure(create=True, named={**named, **queue.named})
+        queue.agree((yield from queue.open(create=not there)))
+        if self._again:
+            yield self._import(0, "", [], 0)
+        if self._follow or stored.get("imported", "").startswith(f"{self._header['export']} "):
+            return
+        if self._pause is None:
+            yield from queue.pause(None, "import")
+        elif (left := self._pause - (yield from queue.server_time())) > 0:
+            yield from queue.pause(min(left / 1000, MAX_SECONDS), "import")
 
     def _require_same(self, name: str, stands: Mapping[str, str], there: bool) -> None:
         usual = _USUAL.get(name)
         has, says = stands.get(name, usual if there else None), self._named.get(name, usual)
-        same_rate = name == "aging" and has and says and float(has) == float(says)
-        if name in ("payloads", "aging_since") or has in (None, says) or same_rate:
+        if has in (None, says) or (name == "aging" and has and says and float(has) == float(says)):
             return
         raise ConfigurationError(
             f"{name} is {says or 'not set'} in the export, but {has} in queue "
@@ -384,22 +382,7 @@ class Import:
             "follow=True (--follow), which keeps the settings and limits of the queue"
         )
 
-    def start(self) -> Steps[None]:
-        """Forget an earlier import of this export, if asked; pause the queue as the export says."""
-        queue = self._operations
-        noted = (yield from queue.stored_settings()).get("imported", "")
-        if self._again:
-            yield self._import(0, "", [], 0)
-        if self._follow or noted.startswith(f"{self.header['export']} "):
-            return
-        if self._pause is None:
-            yield from queue.pause(None, "import")
-        elif (left := self._pause - (yield from queue.server_time())) > 0:
-            yield from queue.pause(min(left / 1000, MAX_SECONDS), "import")
-
-    # Lines
-
-    def batches(self) -> Iterator[list[Line]]:
+    def _batches(self) -> Iterator[list[Line]]:
         """Read the lines in batches of one kind, at most 100 lines and about 4 MiB each."""
         batch: list[Line] = []
         size = 0
@@ -417,20 +400,15 @@ class Import:
                 batch.append(line)
                 size += more
 
-    def add(self, batch: Sequence[Line]) -> Steps[None]:
+    def _add(self, batch: Sequence[Line], place: Mapping[str, Any]) -> Steps[None]:
         """Add the lines of a batch; the script adds all of them, or none."""
-        if batch[0].kind == "limit":
-            for line in batch if not self._follow else ():
-                yield from self._operations.set_limit(_rules_of(line), "import", expected="")
-                self._report["limits"] += 1
-            return
         items: list[Any] = []
         highest = 0
         for line in batch:
             if line.kind == "id":
-                entry = self._entry(line)[0]
-                highest = max(highest, entry.sequence)
-                items += self._task(line.number, entry)
+                read, entry = self._entry(line, **place)
+                highest = max(highest, read.sequence)
+                items += (line.number, *entry)
             else:
                 items += self._other(line)
         if not items:
@@ -448,18 +426,11 @@ class Import:
         self._report["added"] += reply[1]
         self._report["stored"] += reply[2]
 
-    def _task(self, number: int, entry: Entry) -> list[Any]:
-        settings = self._operations.settings or {}
-        rate = settings.get("aging", "0")
-        aging = f"{rate}@{settings.get('aging_since', '0')}" if float(rate) else "0"
-        record = entry.record(lifo=settings.get("order") == "lifo", aging=aging)
-        return [number, entry.state, entry.id, entry.when, record, entry.payload]
-
     def _other(self, line: Line) -> list[Any]:
         """Write a line as arguments of the script `import`; [] if it is left out."""
         name, text = line.fields[line.kind], line.fields.get("text", "")
         if line.kind == "seen":
-            name, _, text = seen_entry(line.fields)
+            name, text = seen_entry(line.fields)
         elif line.kind == "batch":  # it counts the tasks of the export, which may be no snapshot
             _, done, dead, removed, state, began, changed, finished, listed, end = text.split(" ")
             dead = max(int(dead), self._of_batches[name, "dead"])
@@ -468,25 +439,23 @@ class Import:
                 state, finished, end = "s", "0", self._callbacks[name]
             counts = f"{left} {done} {dead} {removed} {state}"
             text = f"{counts} {began} {changed} {finished} {listed} {end}"
-        elif self._follow or self.header.get("format") != STORAGE_FORMAT:
+        elif self._follow or self._header.get("format") != STORAGE_FORMAT:
             return []  # a gate is a text of the storage format
         return _item(line.number, line.kind, name, text)
 
     def _import(self, last: int, told: str, items: list[Any], highest: int) -> Command[Any]:
         queue = self._operations
-        args: list[Any] = [queue.now(), self.header["export"], last, highest]
+        args: list[Any] = [queue.now(), self._header["export"], last, highest]
         args += ["1" if self._keep else "", told, *items]
         return queue.raw("import", args, same)
 
-    def finish(self) -> Steps[None]:
-        """Let tasks run that wait for what was not imported; tell of the import, as an event."""
-        last = self._seen["lines"]
-        items = [_item(last + 1, "ahead", id_) for id_ in sorted(self._after)]
-        sealed = sorted(self._callbacks.items())
-        items += [_item(last + 1, "sealed", name, id_) for name, id_ in sealed]
-        for some in in_batches(items, PAGE):
-            yield self._import(last, "", [text for item in some for text in item], 0)
-        yield self._import(last, str(self._report["added"]), [], 0)
+
+def _checked(line: Line, check: Callable[[Line], None]) -> None:
+    """Check a line; an error names its number."""
+    try:
+        check(line)
+    except ValueError as error:
+        raise ExportFileError(line.number, str(error)) from None
 
 
 def _item(number: int, kind: str, name: str, text: str = "") -> list[Any]:
@@ -514,10 +483,7 @@ def _checked_settings(said: Any) -> dict[str, str]:
         named["dead_max_age"] /= 1000
     if "aging" in texts:
         named["aging"] = aging_rate({"aging": str(texts["aging"])})
-    bounds = {name: named.pop(name, None) for name in ("max_tasks", "max_waiting", "when_full")}
-    checked = named_settings(**named)
-    if any(value is not None for value in bounds.values()):
-        checked |= named_bounds(**bounds)
+    checked = named_settings(named)
     agree("", checked, [])
     return checked | {name: texts[name] for name in texts.keys() & {"aging_since"}}
 
@@ -535,16 +501,11 @@ def _rules_of(line: Line) -> LimitRules:
     scope, rules = line.fields["limit"], line.fields.get("rules", "")
     known = isinstance(scope, str) and isinstance(rules, str) and rules
     if not known or not re.match(r"queue\Z|groups\Z|group:.", scope):
-        raise ExportFileError(
-            line.number,
+        raise ValueError(
             f"limit is {scope!r:.200}, rules {rules!r:.200}: it must be queue, groups, or group: "
             "and a name",
         )
-    group = {"queue": None, "groups": EVERY_GROUP}.get(scope, scope[6:])
-    try:
-        return LimitRules.read(rules, group)
-    except ConfigurationError as error:
-        raise ExportFileError(line.number, str(error)) from None
+    return LimitRules.read(rules, {"queue": None, "groups": EVERY_GROUP}.get(scope, scope[6:]))
 
 
 def _read(lines: Iterable[str | bytes]) -> Iterator[Line]:

@@ -25,7 +25,9 @@ class Span(NamedTuple):
         seconds: Its length.
         bins: The number of bins in a chart.
         each: The length of one bin in words.
-        ask: Seconds of history to read. Beyond a day they come as quarters of an hour.
+        ask: Seconds of history to read: also the time before it, with which runs are compared.
+            Beyond a day they come as quarters of an hour.
+        before: The name of the time before it.
     """
 
     words: str
@@ -33,11 +35,12 @@ class Span(NamedTuple):
     bins: int
     each: str
     ask: int
+    before: str = ""
 
 
 SPANS = {
-    "1h": Span("1 h", 3600, 60, "a minute", 3600 + 120),
-    "24h": Span("24 h", 86_400, 96, "a quarter of an hour", 86_400 + 1800),
+    "1h": Span("1 h", 3600, 60, "a minute", 7200 + 120, "an hour before"),
+    "24h": Span("24 h", 86_400, 96, "a quarter of an hour", 2 * 86_400 + 1800, "a day before"),
     "14d": Span("14 days", 1_209_600, 112, "3 hours", 1_209_600),
 }
 """The lengths of history, by their names in URLs."""
@@ -61,6 +64,7 @@ class Chart(NamedTuple):
         from_ms: The start of the first bin, ms.
         step_ms: The length of a bin.
         bars: Draw the line as bars.
+        marks: The 429s in each bin, which stand at the upper edge.
     """
 
     title: str
@@ -69,6 +73,7 @@ class Chart(NamedTuple):
     from_ms: float
     step_ms: float
     bars: bool = False
+    marks: Sequence[int] = ()
 
 
 class Story(NamedTuple):
@@ -81,8 +86,9 @@ class Story(NamedTuple):
 
 def story(slots: Sequence[Slot], chosen: Span, now_ms: float) -> Story:
     """Make the charts of a queue from the slots that are known."""
-    step = chosen.seconds * 1000 / chosen.bins
-    first = (now_ms // step + 1) * step - chosen.seconds * 1000
+    length = chosen.seconds * 1000
+    step = length / chosen.bins
+    first = (now_ms // step + 1) * step - length
     edges = [first + step * i for i in range(chosen.bins + 1)]
     at = [slot.at.timestamp() * 1000 for slot in slots]
 
@@ -93,27 +99,52 @@ def story(slots: Sequence[Slot], chosen: Span, now_ms: float) -> Story:
         parts = scaled(counts(name, whole=False), at, edges)
         return [None if n is None else n * 1000 / step for n in parts]
 
+    def times(name: str, back: float = 0) -> dict[str, list[float | None]]:
+        moved = [edge - back for edge in edges]
+        return percentiles([getattr(slot, name) for slot in slots], at, moved)
+
+    def chart(title: str, unit: str, *lines: Line, bars: bool = False) -> Chart:
+        return Chart(title, unit, list(lines), first, step, bars)
+
     named = {"pushed": "in", "acked": "out", "rate_limited": "rate limited", "buried": "dead"}
-    every = {name: counts(name) for name in named}
-    held = last_of(slots, at, edges)
-    backlog = [float(slot.ready + slot.waiting) if slot else None for slot in held]
-    flows = [Line("in", "in", a_second("pushed")), Line("out", "out", a_second("acked"))]
-
-    def bars(title: str, name: str) -> Chart:
-        values = Line(title, "k0", counts(name))
-        return Chart(f"{title} in {chosen.each}", "", [values], first, step, bars=True)
-
-    charts = [
-        Chart("In and out", "/s", flows, first, step),
-        Chart("Backlog", "", [Line("ready and waiting", "in", backlog)], first, step),
-        bars("Failed attempts", "failed"),
-        bars("Rate limited", "rate_limited"),
-        bars("Dead letters", "buried"),
+    every = {name: counts(name) for name in [*named, "failed", "lease_expired"]}
+    bad = zip(every["failed"], every["lease_expired"], strict=True)
+    failed = [None if fails is None else fails + (lapses or 0) for fails, lapses in bad]
+    shares = [
+        100 * fails / (fails + well)
+        if fails is not None and well is not None and fails + well
+        else None
+        for fails, well in zip(failed, every["acked"], strict=True)
     ]
-    for title, name in (("Wait for the first delivery", "wait"), ("Run", "run")):
-        shares = percentiles([getattr(slot, name) for slot in slots], at, edges)
-        drawn = [Line(share, share, values) for share, values in shares.items()]
-        charts.append(Chart(title, "s", drawn, first, step))
+    backlog = [
+        float(slot.ready + slot.waiting) if slot else None for slot in last_of(slots, at, edges)
+    ]
+    run, before = times("run"), times("run", length)["p95"]
+    runs = [Line(share, share, values) for share, values in run.items()]
+    if any(before):
+        runs.append(Line(f"p95 {chosen.before}", "before", before))
+    charts = [
+        chart(
+            "In and out",
+            "/s",
+            Line("in", "in", a_second("pushed")),
+            Line("out", "out", a_second("acked")),
+        ),
+        chart("Backlog", "", Line("ready and waiting", "in", backlog)),
+        chart("Attempts that failed or expired", " %", Line("failed", "k0", shares), bars=True),
+        chart(
+            f"Rate limited in {chosen.each}",
+            "",
+            Line("rate limited", "k0", every["rate_limited"]),
+            bars=True,
+        ),
+        chart(
+            "Wait for the first delivery",
+            "s",
+            *(Line(share, share, values) for share, values in times("wait").items()),
+        ),
+        chart("Run", "s", *runs),
+    ]
     totals = {words: round(sum(n or 0 for n in every[name])) for name, words in named.items()}
     known = [moment for moment in at if moment >= first]
     since = next((slot.at for slot in slots), None)
@@ -174,7 +205,7 @@ def percentiles(
     times: Sequence[Times | None], at: Sequence[float], edges: Sequence[float]
 ) -> dict[str, list[float | None]]:
     """Read percentiles of the times that each bin added; None for a bin without new times."""
-    found: dict[str, list[float | None]] = {"p50": [], "p95": [], "p99": []}
+    found: dict[str, list[float | None]] = {"p50": [], "p95": []}
     for left, right in pairwise(edges):
         before, after = bisect_right(at, left) - 1, bisect_right(at, right) - 1
         added = None

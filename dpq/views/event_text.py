@@ -7,7 +7,7 @@ other programs, which stay as they are. No I/O, no clock.
 import re
 from typing import NamedTuple
 
-from dpq.limits.words import rules_words
+from dpq.limits.rules import rules_words
 from dpq.model.history import Event
 from dpq.model.rates import span
 

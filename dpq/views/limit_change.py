@@ -11,8 +11,7 @@ from dpq import DPQ, ConfigurationError
 from dpq.explain.drain import LONGEST_SECONDS, Drain, DrainLook, Paper, drain_of
 from dpq.limits.limits import EVERY_GROUP
 from dpq.limits.pools import MAX_MEMBERS
-from dpq.limits.rules import LimitRules, plain_rules
-from dpq.limits.words import limit_words
+from dpq.limits.rules import LimitRules, limit_words, plain_rules
 from dpq.queue.inside import operations_of, session_of
 from dpq.types import Event
 from dpq.views.limits import promises

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from dpq.model.display import shown
@@ -62,9 +63,8 @@ ACTIONS = {
     "open": "open a group",
     "close": "close a group",
     "limit": "set or clear a limit",
-    "check": "check all that a queue stores",
 }
-"""Every action, and what it does. All but `check` change something."""
+"""Every action, and what it does."""
 
 
 def same_host(origin: str, host: str) -> bool:
@@ -84,15 +84,6 @@ def _bearer(request: Request) -> str:
 
 def _same(given: str, token: str | None) -> bool:
     return token is not None and hmac.compare_digest(given.encode(), token.encode())
-
-
-class Refused(Exception):
-    """A request that may not be answered: with a status, and what to do instead."""
-
-    def __init__(self, status: int, reason: str) -> None:
-        """Take the HTTP status, and the sentence that the caller sees."""
-        super().__init__(reason)
-        self.status = status
 
 
 @dataclass(frozen=True)
@@ -140,43 +131,25 @@ class Guard:
         seed = access.token.encode() if access.token else secrets.token_bytes(32)
         self._secret = hashlib.sha256(b"dpq web " + seed).digest()
 
-    def _signed(self, *words: str) -> str:
-        return hmac.new(self._secret, " ".join(words).encode(), "sha256").hexdigest()
-
-    # Sessions
-
     def new_session(self) -> str:
-        """Make the value of a session's cookie: a name, the end of the session, and a signature."""
-        name, end = secrets.token_hex(16), str(int(self._clock()) + SESSION_SECONDS)
-        return f"{name}.{end}.{self._signed('session', name, end)}"
+        """Make the value of a session's cookie: the end of the session, and a signature."""
+        end = str(int(self._clock()) + SESSION_SECONDS)
+        return f"{end}.{hmac.new(self._secret, end.encode(), 'sha256').hexdigest()}"
 
-    def session_of(self, request: Request) -> str | None:
-        """Return the session of a request, if it is signed and has not ended."""
-        value = request.cookies.get(COOKIE, "")
-        name, _, rest = value.partition(".")
-        end, _, signature = rest.partition(".")
-        if not hmac.compare_digest(signature.encode(), self._signed("session", name, end).encode()):
-            return None
-        return value if end.isdecimal() and int(end) > self._clock() else None
-
-    def form_token(self, session: str) -> str:
-        """Make the token that forms and programs of a session send back."""
-        return self._signed("form", session)
+    def is_logged_in(self, request: Request) -> bool:
+        """Return True if a request has a session that is signed and has not ended."""
+        end, _, signature = request.cookies.get(COOKIE, "").partition(".")
+        signed = hmac.new(self._secret, end.encode(), "sha256").hexdigest()
+        return _same(signature, signed) and int(end) > self._clock()
 
     def is_token(self, given: str) -> bool:
         """Compare a token with that of the dashboard, in constant time."""
         return _same(given, self.access.token)
 
-    def bears_token(self, request: Request) -> bool:
-        """Return True for a program that sends the token with each request."""
-        return self.is_token(_bearer(request))
-
     def only_pushes(self, request: Request) -> bool:
         """Return True for a push by a program that bears the token for pushes."""
         pushes = request.method == "POST" and PUSH_PATH.search(request.url.path)
         return bool(pushes) and _same(_bearer(request), self.access.push_token)
-
-    # Requests
 
     def admit(self, request: Request, *, open_to_all: bool = False) -> None:
         """Check the host of a request, and the token, before its body is read."""
@@ -184,47 +157,39 @@ class Guard:
         name = host.rpartition(":")[0] if ":" in host.rpartition("]")[2] else host
         hosts = LOOPBACK if self.access.hosts is None else self.access.hosts
         if "*" not in hosts and name.lower() not in hosts:
-            raise Refused(
+            raise HTTPException(
                 400, f"this dashboard does not answer to the host {name!r}: start it with --host"
             )
         if open_to_all or self.access.token is None:
             return
-        known = self.session_of(request) or self.bears_token(request) or self.only_pushes(request)
-        if not known:
-            raise Refused(401, "log in with the token of the dashboard")
+        if not (self.is_logged_in(request) or self._is_known_program(request)):
+            raise HTTPException(401, "log in with the token of the dashboard")
+
+    def _is_known_program(self, request: Request) -> bool:
+        """Return True for a program that sends the token, or that for pushes, with a request."""
+        return self.is_token(_bearer(request)) or self.only_pushes(request)
 
     def require_own_page(self, request: Request) -> None:
-        """Check that the page that sent a request belongs to this dashboard, as the browser
-        says."""
+        """Check that a page of this dashboard sent a request, as the browser says, or a program
+        that is known by its token."""
+        if self._is_known_program(request):
+            return
         headers = request.headers
         site, origin, host = (headers.get(each) for each in ("sec-fetch-site", "origin", "host"))
         own = same_host(origin or "", host or "")
         if own if site is None else site == "same-origin" and (own or origin in (None, "null")):
             return
-        raise Refused(
+        raise HTTPException(
             403,
             "only a page of this dashboard may do that: open it and try there; a proxy before the "
-            "dashboard must pass the header Host on as it came",
+            "dashboard must pass the header Host on as it came; a program gives the token",
         )
-
-    def require_same_origin(self, request: Request, token: str) -> None:
-        """Check that a page of this dashboard sent a request that may change something."""
-        if self.bears_token(request) or self.only_pushes(request):
-            return
-        self.require_own_page(request)
-        session = self.session_of(request)
-        if not session or not hmac.compare_digest(
-            token.encode(), self.form_token(session).encode()
-        ):
-            raise Refused(403, "this page is too old: load it again, then repeat the action")
-
-    # Actions
 
     def require_write(self, request: Request) -> None:
         """Refuse a request that may change something, unless this dashboard allows changes."""
         if not self.access.write and not self.only_pushes(request):
             self._note(request, f"refused: {request.method} {request.url.path}")
-            raise Refused(403, "this dashboard only shows: start `dpq web` with --write")
+            raise HTTPException(403, "this dashboard only shows: start `dpq web` with --write")
 
     def who(self, request: Request) -> tuple[str, str]:
         """Return the user and the address of a request, `-` for what is not known."""
@@ -240,7 +205,7 @@ class Guard:
         if action not in ACTIONS:
             return False
         pushes = action == "push" and self.only_pushes(request)
-        if not (self.access.write or action == "check" or pushes):
+        if not (self.access.write or pushes):
             return False
         return self.access.allow is None or bool(self.access.allow(request, action, queue))
 
@@ -249,4 +214,4 @@ class Guard:
         allowed = self.may(request, action, queue)
         self._note(request, f"{'' if allowed else 'refused: '}{action} queue={queue!r} {about}")
         if not allowed:
-            raise Refused(403, f"you may not {ACTIONS.get(action, action)} here")
+            raise HTTPException(403, f"you may not {ACTIONS.get(action, action)} here")

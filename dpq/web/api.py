@@ -10,21 +10,17 @@ from typing import Any
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
-from dpq import ConfigurationError, Push, Quota, RateLimit
+from dpq import ConfigurationError, Push
 from dpq.limits.limits import EVERY_GROUP
-from dpq.limits.rules import LimitRules
-from dpq.limits.words import read_word
 from dpq.types import Slot, Verdict
 from dpq.views.limit_change import make
 from dpq.views.sampler import Snapshot
 from dpq.views.verdict import say_state
 from dpq.views.workers import Working, working
 from dpq.web import server_pages
-from dpq.web.access import Refused
-from dpq.web.actions import Job
-from dpq.web.forms import act_on_ids, act_on_worker, begin_job, value_of
-from dpq.web.limit_pages import closed_first, group_names
-from dpq.web.pages import PAGE, filter_of, leases_of, look_of, query_of, read_batches
+from dpq.web.forms import act_on_ids, act_on_worker, begin_job, job_json, job_of, value_of
+from dpq.web.limit_pages import closed_first, group_names, rules_of
+from dpq.web.pages import PAGE, filter_of, leases_of, look_of, read_batches
 from dpq.web.render import plain
 from dpq.web.server_pages import Bound
 from dpq.web.site import Call, read_number, read_whole
@@ -248,11 +244,6 @@ def all_recurring(call: Call) -> Response:
     return call.answer(told | _bound_json(bound))
 
 
-def token(call: Call) -> Response:
-    """Give the token for the header X-DPQ-Token of calls that change something."""
-    return call.answer({"token": call.site.guard.form_token(call.session)})
-
-
 def document(call: Call) -> Response:
     """Read the OpenAPI document."""
     return call.answer(call.site.document)
@@ -268,20 +259,6 @@ def push(call: Call) -> Response:
         raise ConfigurationError("a task has a payload, and besides options of push by name")
     call.allow("push")
     return call.answer({"id": call.queue.push(**said)}, 201)
-
-
-def pause(call: Call) -> Response:
-    """Pause a queue."""
-    seconds = call.json.get("seconds")
-    by = call.allow("pause", f"seconds={seconds!r}")
-    call.queue.pause(seconds, by=by)
-    return call.answer({"paused": True})
-
-
-def resume(call: Call) -> Response:
-    """Resume a queue."""
-    call.queue.resume(by=call.allow("resume"))
-    return call.answer({"paused": False})
 
 
 def worker_act(call: Call) -> Response:
@@ -315,99 +292,22 @@ def replay(call: Call) -> Response:
     return act(call, "replay")
 
 
-def group_open(call: Call) -> Response:
-    """Open a group."""
-    group = call.part("group")
-    call.allow("open", f"group={group!r}")
-    call.queue.delay_group(group, 0)
-    return call.answer({"group": group, "closed": False})
-
-
-def group_close(call: Call) -> Response:
-    """Close a group for some seconds."""
-    group, seconds = call.part("group"), call.json.get("seconds")
-    call.allow("close", f"group={group!r} seconds={seconds!r}")
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
-        raise ConfigurationError(f"seconds is {seconds!r}: it must be a number")
-    call.queue.delay_group(group, seconds)
-    return call.answer({"group": group, "closed": seconds > 0})
-
-
-def _window(said: Any) -> RateLimit | Quota:
-    if isinstance(said, str):
-        return read_word(said)
-    names = {"rate", "per", "burst", "slack", "unit", "moving"}
-    if not isinstance(said, dict) or not {"rate", "per"} <= set(said) <= names:
-        raise ConfigurationError(
-            f"a window is {said!r}: it must be a text as 10/s or 500/day@UTC, or have rate, per, "
-            "and perhaps burst, slack, unit and moving"
-        )
-    return RateLimit(**said)
-
-
 def limit(call: Call) -> Response:
     """Set or clear the limit of the queue, of a group, or of every group (`*`)."""
     group = call.part("group") if "group" in call.request.path_params else None
-    if call.request.method == "DELETE":
-        by = call.allow("limit", f"group={group!r} clear")
-        make(call.queue, group, None, by, call.query.get("expected"))
-        return call.answer({"group": group, "windows": []})
-    by = call.allow("limit", f"group={group!r} {call.json!r}")
-    said = call.json.get("windows", [])
-    if not isinstance(said, list):
-        raise ConfigurationError(f"windows is {said!r}: it must be a list, as ['10/s']")
-    expected = call.json.get("expected")
+    clears = call.request.method == "DELETE"
+    expected = call.query.get("expected") if clears else call.json.get("expected")
+    by = call.allow("limit", f"group={group!r} {'clear' if clears else repr(call.json)}")
     if not isinstance(expected, str | None):
         raise ConfigurationError(f"expected is {expected!r}: it must be the `rules` that you read")
-    rules = LimitRules.checked(
-        [_window(each) for each in said] or None,
-        group=group,
-        concurrency=call.json.get("concurrency"),
-        in_order=call.json.get("in_order", False),
-        members=call.json.get("members"),
-        weight=call.json.get("weight"),
-    )
-    make(call.queue, group, rules, by, expected)
+    make(call.queue, group, None if clears else rules_of(call.json, group), by, expected)
+    if clears:
+        return call.answer({"group": group, "windows": []})
     named = [group] if group not in (None, EVERY_GROUP) else []
     states = call.browse("states", named)[0]
     return call.answer(plain(states[-1] if named else states[1 if group else 0]))
 
 
-def job_json(job: Job) -> dict[str, Any]:
-    """Write an action on all that match a filter."""
-    names = ("id", "action", "state", "count", "searched", "left", "done", "missed", "error")
-    fields = {name: getattr(job, name) for name in names}
-    return fields | {"queue": job.queue.queue_name, "filter": query_of(job.chosen)}
-
-
-def _job(call: Call) -> Job:
-    found = call.site.jobs.get(call.part("job"))
-    if found is None:
-        raise Refused(404, "there is no such action")
-    return found
-
-
 def job(call: Call) -> Response:
     """Read the progress of an action."""
-    return call.answer(job_json(_job(call)))
-
-
-def job_run(call: Call) -> Response:
-    """Confirm an action that was counted, with the number of tasks that is expected."""
-    found = _job(call)
-    call.site.guard.allow(call.request, found.action, found.queue.queue_name, f"job={found.id} run")
-    expected = call.json.get("expected")
-    if isinstance(expected, bool) or not isinstance(expected, int):
-        raise ConfigurationError(f"expected is {expected!r}: it must be the number that counted")
-    call.site.jobs.confirm(found, expected)
-    return call.answer(job_json(found), 202)
-
-
-def job_stop(call: Call) -> Response:
-    """Stop an action after its step."""
-    found = _job(call)
-    call.site.guard.allow(
-        call.request, found.action, found.queue.queue_name, f"job={found.id} stop"
-    )
-    found.stop()
-    return call.answer(job_json(found))
+    return call.answer(job_json(job_of(call)))

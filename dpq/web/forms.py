@@ -3,19 +3,18 @@
 from collections.abc import Sequence
 from typing import Any
 
+from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from dpq import ConfigurationError, TaskState
-from dpq.limits.words import limit_words
+from dpq import ConfigurationError
+from dpq.limits.rules import limit_words
 from dpq.model.errors import LimitChangedError
-from dpq.model.task import task_state
 from dpq.verbs.bulk import BURIED, OF_STATES
 from dpq.views.limit_change import make
-from dpq.web.access import ACTIONS, COOKIE, SESSION_SECONDS, Refused
+from dpq.web.access import ACTIONS, COOKIE, SESSION_SECONDS
 from dpq.web.actions import DESTROYS, Job, act
-from dpq.web.checks import Check
 from dpq.web.limit_pages import question, rules_of
-from dpq.web.pages import filter_of
+from dpq.web.pages import filter_of, query_of
 from dpq.web.server_pages import queues_of
 from dpq.web.site import Call, read_number, read_whole
 
@@ -80,35 +79,55 @@ def tasks(call: Call) -> Response:
     return call.render("done.html", told=told, back=back or call.url("q", call.name, "tasks"))
 
 
-def job(call: Call) -> Response:
-    """Confirm or stop an action on all that match a filter."""
+def job_of(call: Call) -> Job:
+    """Find the action on all that match a filter that the path names."""
     found = call.site.jobs.get(call.part("job"))
     if found is None:
-        raise Refused(404, "there is no such action")
+        raise HTTPException(
+            404, "there is no such action: it was done long ago, or by another process"
+        )
+    return found
+
+
+def job_json(job: Job) -> dict[str, Any]:
+    """Write an action on all that match a filter."""
+    names = ("id", "action", "state", "count", "searched", "left", "done", "missed", "error")
+    fields = {name: getattr(job, name) for name in names}
+    return fields | {"queue": job.queue.queue_name, "filter": query_of(job.chosen)}
+
+
+def job(call: Call) -> Response:
+    """Confirm an action with the number of tasks that it counted, or stop it after its step."""
+    found = job_of(call)
     name = found.queue.queue_name
     call.site.guard.allow(call.request, found.action, name, f"job={found.id}")
-    if call.field("stop"):
+    if call.request.method == "DELETE" or call.said("stop"):
         found.stop()
     else:
-        if found.action in DESTROYS and call.field("name") != name:
+        if found.action in DESTROYS and not call.for_programs and call.field("name") != name:
             raise ConfigurationError(f"type the name of the queue, {name!r}, to confirm")
-        found_count = call.field("expected")
-        call.site.jobs.confirm(found, read_whole(found_count, "expected"))
-    return call.go("actions", found.id)
+        call.site.jobs.confirm(found, read_whole(call.said("expected"), "expected"))
+    return call.done(job_json(found), "actions", found.id)
+
+
+def show_job(call: Call) -> Response:
+    """Show an action on all that match a filter: its count, or its progress."""
+    found = job_of(call)
+    return call.render("job.html", job=found, query=query_of(found.chosen))
 
 
 def pause(call: Call) -> Response:
     """Pause the queue, for some seconds or until it is resumed."""
-    seconds = call.field("seconds")
+    seconds = call.said("seconds")
     by = call.allow("pause", f"seconds={seconds or 'until resumed'}")
-    call.queue.pause(float(read_number(seconds, "seconds")) if seconds else None, by=by)
-    return call.go("q", call.name)
+    call.queue.pause(None if seconds is None else float(call.number("seconds")), by=by)
+    return call.done({"paused": True}, "q", call.name)
 
 
 def resume(call: Call) -> Response:
     """Resume the queue."""
     call.queue.resume(by=call.allow("resume"))
-    return call.go("q", call.name)
+    return call.done({"paused": False}, "q", call.name)
 
 
 OF_WORKERS = {
@@ -143,7 +162,7 @@ def worker(call: Call) -> Response:
     """Act on a worker after a question: in the queue of the path, or in all of its queues."""
     action, worker = call.part("action"), call.part("id")
     if action not in OF_WORKERS:
-        raise Refused(404, "there is no such page")
+        raise HTTPException(404, "there is no such page")
     where = [] if call.request.path_params.get("queue") is None else ["q", call.name]
     names = [call.name] if where else queues_of(call, worker)
     back = call.url(*where, "workers")
@@ -156,7 +175,7 @@ def worker(call: Call) -> Response:
             "confirm.html",
             question=OF_WORKERS[action].format(**said),
             action=action,
-            fields=[("token", call.field("token"))],
+            fields=[],
             target=call.url(*where, "workers", worker, action),
             back=back,
         )
@@ -168,28 +187,18 @@ def _told(action: str, done: int, missed: int) -> str:
     return f"{action}: {done} done" + (f", {missed} had changed meanwhile" if missed else "")
 
 
-def purge(call: Call) -> Response:
-    """Remove all tasks of a state, once the queue's name was typed."""
-    state = task_state(call.field("state"))
-    action = "purge" if state is TaskState.DEAD else "cancel"
-    job = begin_job(call, action, filter_of(call, {}, state.value), None, None)
-    return call.go("actions", job.id)
-
-
 def group(call: Call) -> Response:
-    """Open or close a group, or a member of its pool."""
-    name, verb, member = call.field("group"), call.field("verb"), call.field("member") or None
-    what = f"group={name!r}" + (f" member={member!r}" if member else "")
-    if verb == "close":
-        seconds = read_number(call.field("seconds"), "seconds")
-        call.allow("close", f"{what} seconds={seconds}")
-    else:
-        seconds = 0
-        call.allow("open", what)
+    """Open a group or a member of its pool, or close it for some seconds."""
+    name = call.part("group") if call.for_programs else call.field("group")
+    verb = call.path.rpartition(":")[2] if call.for_programs else call.field("verb")
+    member, seconds = call.said("member"), 0 if verb == "open" else call.number("seconds")
+    call.allow("close" if seconds > 0 else "open", f"group={name!r} {member=} {seconds=}")
     call.queue.delay_group(name, seconds, member=member)
-    if member:
-        return call.go("q", call.name, "limit", group=name)
-    return call.go("q", call.name, "limits", q=name)
+    return call.done(
+        {"group": name, "closed": seconds > 0},
+        *("q", call.name, "limit" if member else "limits"),
+        **{"group" if member else "q": name},
+    )
 
 
 def limit(call: Call) -> Response:
@@ -208,17 +217,9 @@ def limit(call: Call) -> Response:
     return call.go("q", call.name, "limit", group=group)
 
 
-def check(call: Call) -> Response:
-    """Check all that a queue stores, in a thread: a million tasks take seconds."""
-    call.allow("check")
-    call.site.checks.begin(Check(call.queue))
-    return call.go("server")
-
-
 def login(call: Call) -> Response:
     """Begin a session, if the token is right."""
     guard = call.site.guard
-    guard.require_own_page(call.request)
     if not guard.is_token(call.field("token")):
         return call.render("login.html", status=401, wrong=True)
     answer = call.go()

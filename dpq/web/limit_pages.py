@@ -4,29 +4,27 @@ A form sends what is to stand to the question, which is a page that changes noth
 may only look can try a limit on paper. The question sends the rules of both sides to `forms.limit`.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
+from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from dpq import ConfigurationError
-from dpq.limits.limits import EVERY_GROUP, MAX_WINDOWS
-from dpq.limits.quota import MAX_QUOTAS
-from dpq.limits.rules import LimitRules
+from dpq.limits.limits import EVERY_GROUP
+from dpq.limits.rules import LimitRules, rules_words
 from dpq.limits.states import LimitState
-from dpq.limits.words import read_word, rules_words, write_word
+from dpq.limits.words import read_word, write_word
 from dpq.types import Event
 from dpq.views.limit_change import changes_of, look_at, rules_before
 from dpq.views.used import used_by
-from dpq.web.access import Refused
 from dpq.web.pages import PAGE, whole_of
 from dpq.web.site import Call, read_number, read_whole
 
+T = TypeVar("T")
+
 CHANGES = 5
 """Changes of a limit that its page shows, the newest first."""
-
-WINDOW_FIELDS = ("burst", "reserve", "adaptive", "slack", "estimate")
-"""The fields of a window beside its rate, by the names that `limit_words` gives them."""
 
 WAYS = {
     "": "closed first",
@@ -36,6 +34,9 @@ WAYS = {
     "name": "by name",
 }
 """The lists of groups."""
+
+BUSIEST = 6
+"""Members of a pool whose charts a page shows: more would not be read."""
 
 SCOPES = 98
 """Groups in one read of limits: `states` reads 100 scopes, and two of them are no groups."""
@@ -109,68 +110,47 @@ def limit(call: Call) -> Response:
     changes = changes_of(call.site.events(call.name, "limit_set"), group or None)
     text = call.query.get("rules", state.rules or (states[1].rules if state.default else ""))
     scope = EVERY_GROUP if text and not state.rules and state.default else group or None
+    used = used_by(call.site.granted(call.name), state, now_ms)
+    rules = LimitRules.read(text, scope) if text and state.reason != "unreadable" else None
+    windows: list[Any] = [*rules.windows, *rules.quotas] if rules else []
     return call.render(
         "limit.html",
         state=state,
         group=group,
         now_ms=now_ms,
-        filled=_filled(text, scope),
+        rules=rules,
+        words=[write_word(each) for each in windows],
         events=call.site.events(call.name, "rate_limited"),
-        used=used_by(call.site.granted(call.name), state, now_ms),
+        used=sorted(used, key=lambda each: -(each.share or 0.0))[:BUSIEST],
+        changed=[*call.site.events(call.name, "limit_set", "learned")],
         changes=changes[:CHANGES],
     )
 
 
-def _filled(text: str, group: str | None) -> dict[str, Any]:
-    """Write rules as the fields of the form, with an empty row for one more window and quota."""
-    try:
-        rules = LimitRules.read(text, group) if text else None
-    except ConfigurationError:
-        rules = None
-    windows = [_row(write_word(each)) for each in (rules.windows if rules else ())]
-    quotas = [_row(write_word(each)) for each in (rules.quotas if rules else ())]
-    return {
-        "windows": [*windows, {}][:MAX_WINDOWS],
-        "quotas": [*quotas, {}][:MAX_QUOTAS],
-        "concurrency": (rules and rules.concurrency) or "",
-        "in_order": bool(rules and rules.in_order),
-        "weight": f"{rules.weight:.15g}" if rules and rules.weight is not None else "",
-        "members": "\n".join(rules.members) if rules else "",
-    }
+def rules_of(given: Mapping[str, Any], group: str | None) -> LimitRules | None:
+    """Read what is to stand, of a form or of a program: `rules` as stored, "" for no limit; else
+    `windows`, a word for each window and quota, with the other parts beside it."""
+    if "rules" in given:
+        return LimitRules.read(given["rules"], group) if given["rules"] else None
 
+    def lines(name: str) -> list[str]:
+        told = given.get(name) or []
+        found = told.splitlines() if isinstance(told, str) else told
+        if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+            raise ConfigurationError(f"{name} is {told!r}: it must be a list, as ['10/s']")
+        return [line.strip() for line in found if line.strip()]
 
-def _row(word: str) -> dict[str, str]:
-    """Split a word of a limit into the fields of the form: `10/s,burst=5` is a rate and a burst."""
-    rate, *settings = word.split(",")
-    pairs = (setting.partition("=") for setting in settings)
-    return {"rate": rate, **{name: value or "on" for name, _, value in pairs}}
+    def figure(name: str, read: Callable[[Any, str], T]) -> T | None:
+        told = given.get(name)
+        return None if told in (None, "") else read(told, name)
 
-
-def rules_of(fields: Mapping[str, str], group: str | None) -> LimitRules | None:
-    """Read what is to stand: `rules` as stored, "" for no limit; else the fields of a form."""
-    if "rules" in fields:
-        return LimitRules.read(fields["rules"], group) if fields["rules"] else None
-
-    def said(name: str, n: int | str = "") -> str:
-        return fields.get(f"{name}.{n}" if n != "" else name, "").strip()
-
-    words = []
-    for n in range(MAX_WINDOWS):
-        more = [f"{name}={value}" for name in WINDOW_FIELDS if (value := said(name, n))]
-        words.append(",".join([said("rate", n), *["moving"] * bool(said("moving", n)), *more]))
-    for n in range(MAX_QUOTAS):
-        kept = said("kept", n)
-        spread = ["spread"] * bool(said("spread", n))
-        words.append(",".join([said("quota", n), *spread, *[f"reserve={kept}"] * bool(kept)]))
-    members = [name for line in said("members").splitlines() if (name := line.strip())]
-    concurrency, weight = said("concurrency"), said("weight")
     return LimitRules.checked(
-        [read_word(word) for word in words if word],
+        [read_word(word) for word in lines("windows")] or None,
         group=group,
-        concurrency=read_whole(concurrency, "concurrency") if concurrency else None,
-        members=members or None,
-        weight=read_number(weight, "weight") if weight else None,
-        in_order=bool(said("in_order")),
+        concurrency=figure("concurrency", read_whole),
+        members=lines("members") or None,
+        weight=figure("weight", read_number),
+        in_order=bool(given.get("in_order")),
     )
 
 
@@ -181,7 +161,7 @@ def change(call: Call) -> Response:
         found = changes_of(call.site.events(call.name, "limit_set"), group)
         undone = next((event for event in found if event.id == undo), None)
         if undone is None:
-            raise Refused(404, "this change is not among the events that the queue has kept")
+            raise HTTPException(404, "this change is not among the events that the queue has kept")
         rules = rules_before(undone)
     else:
         rules = None if call.query.get("remove") else rules_of(call.query, group)

@@ -2,12 +2,12 @@
 
 from typing import TYPE_CHECKING
 
+from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from dpq.model.errors import DPQError
 from dpq.model.masking import server_name
 from dpq.views.sampler import Snapshot, Watch
-from dpq.web.access import Refused
 from dpq.web.site import Call, Site
 
 if TYPE_CHECKING:
@@ -31,14 +31,14 @@ def exporter_of(site: Site) -> "Exporter":
         try:
             from dpq.metrics import Exporter
         except ImportError:
-            raise Refused(
+            raise HTTPException(
                 501, "install DPQ with its extra 'metrics', which brings prometheus-client"
             ) from None
 
         def snapshot(name: str, watch: Watch) -> Snapshot:
             try:
                 return site.snapshot(name)
-            except Refused as refused:  # the queue has gone since its name was read
+            except HTTPException as refused:  # the queue has gone since its name was read
                 raise QueueGoneError(str(refused)) from None
 
         site.exporter = Exporter(site.directory, snapshot, server=server_name(site.server))

@@ -9,9 +9,8 @@ from dpq.web.site import View
 ABOUT = (
     "What the pages show and do. Priorities, tokens and integers beyond 2^53 are texts. In a path, "
     "write `~` and two hex digits for `/`, `~` and `%`: `a~2Fb`. Calls that change something need, "
-    "from a program, the header `Authorization: Bearer TOKEN` with the dashboard's token; from a "
-    "page of the same origin, the header `X-DPQ-Token` with what GET /api/token returns. A "
-    "dashboard that was started without --write refuses them."
+    "from a program, the header `Authorization: Bearer TOKEN` with the dashboard's token, or "
+    "`Origin:` with its address if it has none. A dashboard without --write refuses them."
 )
 
 Row = tuple[str, str, View, str]

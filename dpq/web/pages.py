@@ -16,7 +16,6 @@ from dpq.verbs.browse import LOOK_A_PAGE, LOOK_MOST
 from dpq.views.charts import SPANS
 from dpq.views.words import batch_counts
 from dpq.views.workers import working
-from dpq.web.access import Refused
 from dpq.web.search import holders
 from dpq.web.site import Call, read_number
 
@@ -191,7 +190,7 @@ def server(call: Call) -> Response:
     """Show the server that holds the queues, and its setup."""
     names = list(call.site.directory.names())
     if not names:
-        return call.render("server.html", names=[], problems=[], missing=[], info=None, jobs=[])
+        return call.render("server.html", names=[], problems=[], missing=[], info=None)
     queue = call.site.watch(names[0]).queue
 
     def look() -> Any:
@@ -201,11 +200,10 @@ def server(call: Call) -> Response:
     problems, missing, info = call.site.shared.get(("server",), look)
     return call.render(
         "server.html",
-        names=names[:PAGE],
+        names=names,
         problems=problems,
         missing=missing,
         info=info,
-        jobs=call.site.checks,
     )
 
 
@@ -238,14 +236,6 @@ def _info(redis: Any) -> dict[str, str] | None:
     if info.get("maxmemory") == 0:
         shown["memory at most"] = "no bound"
     return shown
-
-
-def job(call: Call) -> Response:
-    """Show an action on all that match a filter: its count, or its progress."""
-    found = call.site.jobs.get(call.part("job"))
-    if found is None:
-        raise Refused(404, "there is no such action: it was done long ago, or by another process")
-    return call.render("job.html", job=found, query=query_of(found.chosen))
 
 
 def api(call: Call) -> Response:

@@ -1,7 +1,7 @@
 """Templates and what they call: numbers, times, payload trees, sparklines. All text is escaped."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib import resources
 from typing import Any, Literal
@@ -12,8 +12,8 @@ from markupsafe import Markup, escape
 from pydantic_core import to_jsonable_python
 
 from dpq.explain.verdict_facts import hangs
-from dpq.limits.limits import rate_text
 from dpq.limits.states import LimitState
+from dpq.limits.words import rate_text
 from dpq.model.display import attempt_of
 from dpq.model.payload import bytes_text
 from dpq.model.rates import span
@@ -21,17 +21,14 @@ from dpq.views.charts import limited_by
 from dpq.views.event_text import event_text, kind_text
 from dpq.views.limits import drain_ms, gauges, quota_text, spent, window_text
 from dpq.views.schedule_text import say_schedule
-from dpq.views.used import hour_text, used_by
+from dpq.views.used import hour_chart, hour_text, used_by
 from dpq.views.verdict import say_drain, say_state
 from dpq.views.words import number
 from dpq.views.workers import say_quiet
-from dpq.web.svg import draw, hour, spark
+from dpq.web.svg import draw, spark
 
-NODES_SHOWN = 500
-"""Values of a payload that the tree shows: more would slow the browser down."""
-
-CHARACTERS_SHOWN = 4000
-"""Characters of one text of a payload."""
+SHOWN = 20_000
+"""Characters of a payload that its page shows."""
 
 CUT = 200
 """Characters of a payload in a list."""
@@ -125,45 +122,12 @@ def one_line_of(payload: Any) -> str:
     return text if len(text) <= CUT else f"{text[:CUT]}…"
 
 
-def tree(payload: Any) -> Markup:
-    """Write a payload as a tree that opens and closes; a large one is cut, and says so."""
-    if size := bytes_text(payload):
-        return Markup('<p>{}</p><code class="text">{}</code>').format(size, one_text(payload))
-    left = [NODES_SHOWN]
-    html = _node(plain(payload), left)
-    if left[0] <= 0:
-        html += Markup('<p class="note">Only the first {} values are shown.</p>').format(
-            NODES_SHOWN
-        )
-    return html
-
-
-def one_text(value: Any) -> str:
-    """Write a value as JSON, cut after `CHARACTERS_SHOWN`."""
-    text = json.dumps(value, ensure_ascii=False)
-    if len(text) > CHARACTERS_SHOWN:
-        return f"{text[:CHARACTERS_SHOWN]}… ({len(text)} characters)"
-    return text
-
-
-def _node(value: Any, left: list[int], depth: int = 0) -> Markup:
-    left[0] -= 1
-    if left[0] <= 0 or depth > 50:
-        return Markup("…")
-    if isinstance(value, Mapping) or (isinstance(value, list) and value):
-        pairs = list(value.items() if isinstance(value, Mapping) else enumerate(value))
-        what = f"{{{len(pairs)}}}" if isinstance(value, Mapping) else f"[{len(pairs)}]"
-        rows = Markup("").join(
-            Markup("<li><b>{}</b> {}</li>").format(name, _node(each, left, depth + 1))
-            for name, each in pairs[: max(0, left[0]) + 1]
-        )
-        opened = Markup(" open") if depth < 2 else Markup("")
-        return Markup("<details{}><summary>{}</summary><ul>{}</ul></details>").format(
-            opened, what, rows
-        )
-    text = one_text(value)
-    kind = "text" if isinstance(value, str) else "value"
-    return Markup('<code class="{}">{}</code>').format(kind, text)
+def pretty(payload: Any) -> str:
+    """Write a payload as JSON with a line for each value; a long one is cut, and says so."""
+    size = bytes_text(payload)
+    text = json.dumps(plain(payload), ensure_ascii=False, indent=2)
+    left = f"… ({len(text)} characters)" if len(text) > SHOWN else ""
+    return (f"{size}\n" if size else "") + text[:SHOWN] + left
 
 
 def named(states: Sequence[LimitState]) -> list[tuple[LimitState, str, str]]:
@@ -203,7 +167,7 @@ def environment() -> Environment:
         "segment": segment,
         "coded": coded,
         "one_line": one_line_of,
-        "tree": tree,
+        "pretty": pretty,
         "schedule": schedule,
         "window": window_text,
         "rate_text": rate_text,
@@ -214,7 +178,7 @@ def environment() -> Environment:
         "spark": spark,
         "spent": spent,
         "draw": draw,
-        "hour": hour,
+        "hour_chart": hour_chart,
     }
     made.globals |= {
         "hangs": hangs,

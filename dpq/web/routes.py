@@ -1,6 +1,5 @@
 """The ASGI application: routes, and the one way from a request to its answer."""
 
-import json
 import logging
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,10 +9,11 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from dpq import DPQ, ConfigurationError, DPQError, TaskNotFoundError
@@ -24,10 +24,10 @@ from dpq.queue.inside import session_of
 from dpq.queue.looking import no_answer
 from dpq.views.sampler import Directory, Named
 from dpq.web import api, forms, limit_pages, metrics_page, pages, server_pages, task_pages
-from dpq.web.access import COOKIE, HEADERS, SESSION_SECONDS, Access, Refused
+from dpq.web.access import HEADERS, Access
 from dpq.web.openapi import Row, document
 from dpq.web.render import STATIC, TYPES
-from dpq.web.site import BODY_BYTES, LOGIN_BYTES, SAFE, Call, Site, View, tagged
+from dpq.web.site import BODY_BYTES, LOGIN_BYTES, SAFE, Call, Site, View, is_for_programs, tagged
 
 log = logging.getLogger("dpq.web")
 
@@ -47,16 +47,13 @@ PAGES: list[tuple[str, str, View]] = [
     ("POST", "/q/{queue}/group", forms.group),
     ("GET", "/q/{queue}/dead", pages.dead),
     ("GET", "/q/{queue}/events", pages.events),
-    ("GET", "/q/{queue}/recurring", task_pages.recurring),
     ("GET", "/q/{queue}/batches", pages.batches),
     ("GET", "/q/{queue}/workers", pages.workers),
     ("POST", "/q/{queue}/workers/{id}/{action}", forms.worker),
     ("POST", "/workers/{id}/{action}", forms.worker),
     ("POST", "/q/{queue}/pause", forms.pause),
     ("POST", "/q/{queue}/resume", forms.resume),
-    ("POST", "/q/{queue}/purge", forms.purge),
-    ("POST", "/q/{queue}/check", forms.check),
-    ("GET", "/actions/{job}", pages.job),
+    ("GET", "/actions/{job}", forms.show_job),
     ("POST", "/actions/{job}", forms.job),
     ("GET", "/server", pages.server),
     ("GET", "/api", pages.api),
@@ -65,10 +62,9 @@ PAGES: list[tuple[str, str, View]] = [
 
 API: list[Row] = [
     ("GET", "/api/openapi.json", api.document, ""),
-    ("GET", "/api/token", api.token, ""),
     ("GET", "/api/queues", api.queues, "start"),
-    ("POST", "/api/queues/{queue}:pause", api.pause, "seconds"),
-    ("POST", "/api/queues/{queue}:resume", api.resume, ""),
+    ("POST", "/api/queues/{queue}:pause", forms.pause, "seconds"),
+    ("POST", "/api/queues/{queue}:resume", forms.resume, ""),
     ("GET", "/api/queues/{queue}", api.queue, ""),
     (
         "GET",
@@ -96,8 +92,8 @@ API: list[Row] = [
         "windows concurrency in_order members weight expected",
     ),
     ("DELETE", "/api/queues/{queue}/limits/{group}", api.limit, "expected"),
-    ("POST", "/api/queues/{queue}/groups/{group}:open", api.group_open, ""),
-    ("POST", "/api/queues/{queue}/groups/{group}:close", api.group_close, "seconds"),
+    ("POST", "/api/queues/{queue}/groups/{group}:open", forms.group, "member"),
+    ("POST", "/api/queues/{queue}/groups/{group}:close", forms.group, "seconds member"),
     ("GET", "/api/queues/{queue}/dead", api.dead, "look"),
     ("GET", "/api/queues/{queue}/history", api.history, "seconds buckets"),
     ("GET", "/api/queues/{queue}/events", api.events, "after limit"),
@@ -112,8 +108,8 @@ API: list[Row] = [
     ("GET", "/api/events", api.all_events, ""),
     ("GET", "/api/recurring", api.all_recurring, ""),
     ("GET", "/api/actions/{job}", api.job, ""),
-    ("POST", "/api/actions/{job}:run", api.job_run, "expected"),
-    ("DELETE", "/api/actions/{job}", api.job_stop, ""),
+    ("POST", "/api/actions/{job}:run", forms.job, "expected"),
+    ("DELETE", "/api/actions/{job}", forms.job, ""),
 ]
 
 
@@ -155,7 +151,7 @@ def _login_page(call: Call) -> Response:
 
 
 def _nothing(call: Call) -> Response:
-    raise Refused(404, "there is no such page")
+    raise HTTPException(404, "there is no such page")
 
 
 async def _wrong_method(request: Request, error: Exception) -> Response:
@@ -181,7 +177,7 @@ def _endpoint(site: Site, view: View, *, public: bool = False) -> Callable[[Requ
             body = b""
             if request.method not in SAFE:
                 body = await _read_body(request, LOGIN_BYTES if public else BODY_BYTES)
-        except Refused as error:
+        except HTTPException as error:
             answer = _of_error(site, request, None, error)
             answer.headers.update(HEADERS)
             return answer
@@ -198,7 +194,7 @@ async def _read_body(request: Request, most: int) -> bytes:
     async for part in request.stream():
         body += part
         if len(body) > most:
-            raise Refused(413, f"the body is too long: at most {most} bytes are read")
+            raise HTTPException(413, f"the body is too long: at most {most} bytes are read")
     return bytes(body)
 
 
@@ -207,10 +203,9 @@ def answered(site: Site, view: View, request: Request, body: bytes, public: bool
     call: Call | None = None
     try:
         call = Call(site, request, body)
-        if request.method not in SAFE and not public:
-            given = request.headers.get("x-dpq-token") or call.field("token")
-            site.guard.require_same_origin(request, given)
-            if view is not forms.check:  # a check only reads
+        if request.method not in SAFE:
+            site.guard.require_own_page(request)
+            if not public:
                 site.guard.require_write(request)
         answer = view(call)
         if request.method not in SAFE:
@@ -218,63 +213,49 @@ def answered(site: Site, view: View, request: Request, body: bytes, public: bool
     except Exception as error:
         answer = _of_error(site, request, call, error)
     answer.headers.update(HEADERS)
-    if call and (not call.for_programs or call.path == "/api/token"):
-        _keep_session(site, call, request, answer)
     return answer
 
 
-def _keep_session(site: Site, call: Call, request: Request, answer: Response) -> None:
-    """Give a browser its session, to which the tokens of its forms belong. It gives no right."""
-    if site.guard.access.token is None and not site.guard.session_of(request):
-        answer.set_cookie(
-            COOKIE,
-            call.session,
-            max_age=SESSION_SECONDS,
-            httponly=True,
-            samesite="strict",
-            secure=request.url.scheme == "https",
-            path=request.scope.get("root_path", "") or "/",
-        )
+ERRORS: list[tuple[Any, int, str, str]] = [
+    (TaskNotFoundError, 404, "This task is gone", "It was finished, removed, or never there."),
+    (LimitChangedError | QueueFullError | DuplicateTaskError, 409, "Not possible", ""),
+    (ConfigurationError, 400, "That does not fit", "Nothing was changed."),
+    (
+        AuthenticationError | NoPermissionError,
+        *(503, "The server does not let the dashboard do that"),
+        "docs/security.md has the rights of each role.",
+    ),
+    (
+        RedisError | OSError,
+        *(503, "The server does not answer"),
+        "This page tries again by itself. Is the server running? Is its URL right?",
+    ),
+    (DPQError, 500, "The queue cannot be read", "`dpq doctor` says more."),
+    (Exception, 500, "This is a fault of the dashboard", "Its log has the details."),
+]
+"""Errors, the status and the title of their page, and what a user can do."""
 
 
 def _of_error(site: Site, request: Request, call: Call | None, error: Exception) -> Response:
-    status, title, way_out = 500, "This is a fault of the dashboard", "Its log has the details."
-    if isinstance(error, Refused):
-        status, title, way_out = error.status, "Not possible", ""
-    elif isinstance(error, TaskNotFoundError):
-        status, title = 404, "This task is gone"
-        way_out = "It was finished, removed, or never there."
-    elif isinstance(error, LimitChangedError | QueueFullError | DuplicateTaskError):
-        status, title = 409, "Not possible"
-    elif isinstance(error, ConfigurationError):
-        status, title, way_out = 400, "That does not fit", "Nothing was changed."
-    elif isinstance(error, AuthenticationError | NoPermissionError):
-        status, title = 503, "The server does not let the dashboard do that"
-        way_out = "docs/security.md has the rights of each role."
-    elif isinstance(error, RedisError | OSError):
-        status, title = 503, "The server does not answer"
-        way_out = "This page tries again by itself. Is the server running? Is its URL right?"
-    elif isinstance(error, DPQError):
-        way_out, title = "`dpq doctor` says more.", "The queue cannot be read"
-    else:
-        log.exception("a page failed: %s", request.scope["path"])
-    silent = isinstance(error, RedisConnectionError | RedisTimeoutError | OSError)
-    if silent and not isinstance(error, AuthenticationError):
+    _, status, title, way_out = next(row for row in ERRORS if isinstance(error, row[0]))
+    about = one_line(str(error))
+    if isinstance(error, HTTPException):
+        status, title, way_out, about = error.status_code, "Not possible", "", error.detail
+    elif isinstance(error, RedisConnectionError | RedisTimeoutError | OSError) and not isinstance(
+        error, AuthenticationError
+    ):
         queue = call.name if call and "queue" in request.path_params else ""
-        error = DPQError(server_away(queue, no_answer(error), site.answered_ms))
-    about = "" if status == 500 and not isinstance(error, DPQError) else one_line(str(error))
-    full = str(request.scope["path"]).removeprefix(request.scope.get("root_path", ""))
-    for_programs = full.startswith("/api/") or full == "/metrics"
-    if for_programs or call is None:
-        if status == 401 and not for_programs:
-            root = request.scope.get("root_path", "")
+        about = one_line(str(server_away(queue, no_answer(error), site.answered_ms)))
+    elif status == 500 and not isinstance(error, DPQError):
+        log.exception("a page failed: %s", request.scope["path"])
+        about = ""
+    if call is None or call.for_programs:
+        root = request.scope.get("root_path", "")
+        below = str(request.scope["path"]).removeprefix(root)
+        if status == 401 and not is_for_programs(below):
             return Response(status_code=303, headers={"location": f"{root}/login"})
-        return _plain_error(status, about)
+        body = {"error": {"status": status, "message": about}}
+        return JSONResponse(body, status)
     return call.render(
         "error.html", status=status, title=title, about=about, way_out=way_out, code=status
     )
-
-
-def _plain_error(status: int, about: str) -> Response:
-    body = json.dumps({"error": {"status": status, "message": about}})
-    return Response(body, status, media_type="application/json")

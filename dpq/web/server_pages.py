@@ -6,6 +6,7 @@ more.
 
 from typing import Any, NamedTuple
 
+from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from dpq import Task, TaskState
@@ -19,7 +20,6 @@ from dpq.types import Event, Verdict, VerdictState
 from dpq.verbs.browse import LOOK, LOOK_MOST, Browser, Found
 from dpq.views.sampler import Snapshot
 from dpq.views.workers import Working, working
-from dpq.web.access import Refused
 from dpq.web.pages import PAGE, whole_of
 from dpq.web.site import Call
 
@@ -122,8 +122,6 @@ def ways(call: Call, snapshot: Snapshot) -> list[Way]:
             fields = {"action": "replay", "all": "1", "f.state": "dead"}
             found.append(Way("Replay the dead…", call.url("q", name, "tasks"), fields))
         found.append(Way("Look at the dead", call.url("q", name, "dead")))
-    if state is VerdictState.UNREADABLE:
-        found.append(Way("Check it", call.url("server")))
     return found
 
 
@@ -151,7 +149,7 @@ def queues_of(call: Call, worker: str) -> list[str]:
     found, _ = all_workers(call)
     names = next((each.queues for each in found if each.info.id == worker), None)
     if names is None:
-        raise Refused(404, "there is no such worker any more")
+        raise HTTPException(404, "there is no such worker any more")
     return names
 
 

@@ -9,6 +9,7 @@ from urllib.parse import parse_qs, urlencode
 
 from pydantic_core import from_json, to_json
 from redis.exceptions import ResponseError
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
@@ -25,9 +26,8 @@ from dpq.views.charts import Span, Story, story
 from dpq.views.sampler import Directory, Kept, Snapshot, Watch, ask_all, read_all
 from dpq.views.shared import Shared
 from dpq.views.verdict import Places
-from dpq.web.access import Access, Guard, Refused
+from dpq.web.access import Access, Guard
 from dpq.web.actions import Jobs
-from dpq.web.checks import Checks
 from dpq.web.render import environment, from_segment, json_safe, segment
 
 SAFE = ("GET", "HEAD")
@@ -74,7 +74,6 @@ class Site:
         self.ahead_ms = 0.0
         self.answered_ms = time.time() * 1000
         self.jobs = Jobs()
-        self.checks = Checks()
         self.places = Places()
         self.exporter: Any = None  # the exporter of /metrics, made at the first scrape
         self.document: dict[str, Any] = {}
@@ -85,7 +84,7 @@ class Site:
         """Return the watch of a queue."""
         watch = self._watches.get(name)
         if watch is None:
-            raise Refused(404, no_such_queue(name, self.directory.names()))
+            raise HTTPException(404, no_such_queue(name, self.directory.names()))
         return watch
 
     def now_ms(self) -> int:
@@ -172,24 +171,23 @@ class Call:
                 read = from_json(body)
             # Also if it is too deep, has too long a number, or half a character.
             except ValueError as error:
-                raise Refused(400, f"the body is no JSON: {error}") from None
+                raise HTTPException(400, f"the body is no JSON: {error}") from None
             if not isinstance(read, dict):
-                raise Refused(400, "the body must be a JSON object")
+                raise HTTPException(400, "the body must be a JSON object")
             self.json = read
         elif body and self.path.startswith("/api/"):
-            raise Refused(415, "the body must be JSON: send Content-Type: application/json")
+            raise HTTPException(415, "the body must be JSON: send Content-Type: application/json")
         elif body:
             text = body.decode("utf-8", "replace")
             try:
                 self.form = parse_qs(text, keep_blank_values=True, max_num_fields=FIELDS)
             except ValueError:
-                raise Refused(400, f"the form has more than {FIELDS} fields") from None
-        self.session = site.guard.session_of(request) or site.guard.new_session()
+                raise HTTPException(400, f"the form has more than {FIELDS} fields") from None
 
     @property
     def for_programs(self) -> bool:
         """Return True for a call of the JSON API, or of Prometheus."""
-        return self.path.startswith("/api/") or self.path == "/metrics"
+        return is_for_programs(self.path)
 
     @property
     def path(self) -> str:
@@ -228,6 +226,14 @@ class Call:
         """Return one field of the form, without blanks around it."""
         return self.form.get(name, [default])[0].strip()
 
+    def said(self, name: str) -> Any:
+        """Return what a form or the JSON of a program says; None for nothing or an empty field."""
+        return self.json.get(name) if self.for_programs else self.field(name) or None
+
+    def number(self, name: str) -> int | float:
+        """Return a number of the form or the JSON."""
+        return read_number(self.said(name), name)
+
     def browse(self, verb: str, *args: Any, **named: Any) -> Any:
         """Run a read-only operation on the queue of the path; see `dpq.verbs.browse`."""
         watch = self.site.watch(self.name)
@@ -256,7 +262,6 @@ class Call:
             call=self,
             url=self.url,
             may=self.may,
-            token=self.site.guard.form_token(self.session),
             badge=self.site.badge,
             every=EVERY_MS,
             server=self.site.server,
@@ -284,6 +289,15 @@ class Call:
     def go(self, *parts: str, **query: Any) -> Response:
         """Send the browser to another page, after an action."""
         return RedirectResponse(self.url(*parts, **query), 303)
+
+    def done(self, value: Any, *parts: str, **query: Any) -> Response:
+        """Answer an action: a program gets the value, and a browser goes to another page."""
+        return self.answer(value) if self.for_programs else self.go(*parts, **query)
+
+
+def is_for_programs(path: str) -> bool:
+    """Return True for a path of the JSON API, or that of Prometheus."""
+    return path.startswith("/api/") or path == "/metrics"
 
 
 View = Callable[[Call], Response]

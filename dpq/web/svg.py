@@ -7,14 +7,9 @@ from markupsafe import Markup
 
 from dpq.model.rates import span
 from dpq.views.charts import Chart, Line
-from dpq.views.used import Used
-from dpq.views.words import cut
 
 WIDTH, HEIGHT = 600.0, 100.0
 """The box of a chart; the page stretches it."""
-
-LANES = 6
-"""Members of a pool in one picture, the busiest: more would not be read."""
 
 RECT = Markup('<rect class="{}" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}"></rect>')
 MARK = Markup('<line class="limited" x1="{0:.1f}" x2="{0:.1f}" y1="4" y2="24"></line>')
@@ -41,12 +36,19 @@ def draw(chart: Chart) -> Markup:
     most = max(known, default=0.0) or 1.0
     drawn = bars_of if chart.bars else path_of
     shapes = Markup("").join(drawn(line, most) for line in chart.lines)
+    step = WIDTH / len(chart.lines[0].values)
+    shapes += Markup("").join(
+        MARK.format(step * (n + 0.5)) for n, count in enumerate(chart.marks) if count
+    )
     said = "; ".join(
         f"{line.name}: at most {say_value(max(values), chart.unit)}"
         for line in chart.lines
         if (values := [value for value in line.values if value is not None])
     )
+    names = [line.name for line in chart.lines]
     words = [[say_value(value, chart.unit) for value in line.values] for line in chart.lines]
+    if any(chart.marks):
+        names, words = [*names, "rate limited"], [*words, [str(count) for count in chart.marks]]
     keys = Markup(" ").join(
         Markup('<span class="legend {}">{}</span>').format(line.kind, line.name)
         for line in chart.lines
@@ -61,7 +63,7 @@ def draw(chart: Chart) -> Markup:
         '<div class="axis"><span>{} ago</span><span>now</span></div></figure>'
     ).format(
         chart.title,
-        json.dumps([[line.name for line in chart.lines], words], ensure_ascii=False),
+        json.dumps([names, words], ensure_ascii=False),
         round(chart.from_ms), round(chart.step_ms), chart.title, said or "nothing is known",
         chart.title, keys if len(chart.lines) > 1 else "",
         say_value(most, chart.unit) if known else "", WIDTH, HEIGHT, shapes, HEIGHT,
@@ -74,13 +76,17 @@ def _height(value: float, most: float) -> float:
 
 
 def path_of(line: Line, most: float) -> Markup:
-    """Draw a line, with gaps where no value is known."""
+    """Draw a line, a limit in steps, with gaps where no value is known."""
     step, parts, down = WIDTH / len(line.values), list[str](), False
     for i, value in enumerate(line.values):
         if value is None:
             down = False
             continue
         x, y = step * (i + 0.5), _height(value, most)
+        if line.kind == "limit":
+            parts.append(f"{'L' if down else 'M'}{step * i:.1f} {y:.1f}h{step:.1f}")
+            down = True
+            continue
         if not down and (i + 1 == len(line.values) or line.values[i + 1] is None):
             # A value without neighbours is a short line.
             parts.append(f"M{x - 0.4 * step:.1f} {y:.1f}h{0.8 * step:.1f}")
@@ -112,39 +118,3 @@ def spark(values: Sequence[float], label: str) -> Markup:
         'aria-label="{}"><polygon points="0,24 {} 100,24"></polygon>'
         '<polyline points="{}"></polyline></svg>'
     ).format(label, points, points)
-
-
-def hour(found: Sequence[Used], label: str) -> Markup:
-    """Draw the last hour of a limit: a bar for each minute, a mark where a host refused."""
-    busiest = sorted(found, key=lambda used: -(used.share or 0.0))[:LANES]
-    rows = Markup("").join(_hour(used, used.name or label) for used in busiest)
-    return Markup(
-        '<figure class="lanes hour"><figcaption><span class="legend group">used share of a minute'
-        '</span> <span class="legend limited">rate limited</span></figcaption>{}'
-        '<div class="lane" aria-hidden="true"><span></span><div class="axis"><span>1 h ago</span>'
-        "<span>now</span></div></div></figure>"
-    ).format(rows)
-
-
-def _hour(used: Used, name: str) -> Markup:
-    """Draw one row. A minute that used more than its part, as a burst does, is a full bar."""
-    step = WIDTH / len(used.shares)
-    shapes = Markup("").join(
-        RECT.format("group", step * n, 23 - 20 * min(1, share), step * 0.8, 20 * min(1, share))
-        for n, share in enumerate(used.shares)
-        if share
-    )
-    marks = Markup("").join(
-        MARK.format(step * (n + 0.4)) for n, count in enumerate(used.hits) if count
-    )
-    return Markup(
-        '<div class="lane"><span class="name" title="{0}"><bdi>{1}</bdi></span>'
-        '<svg viewBox="0 0 {2:g} 24" preserveAspectRatio="none" role="img">'
-        "<title>{0}: {3}</title><desc>{4}</desc>"
-        '<line x1="0" x2="{2:g}" y1="3" y2="3"></line><line x1="0" x2="{2:g}" y1="23" y2="23">'
-        "</line>{5}{6}</svg><i>{3}</i></div>"
-    ).format(
-        name, cut(name), WIDTH, used.words,
-        f"of {used.window} in each minute of the last hour" if used.window else "",
-        shapes, marks,
-    )  # fmt: skip

@@ -11,7 +11,6 @@ from dpq import ConfigurationError, TaskNotFoundError, TaskState
 from dpq.explain.survey import Explained
 from dpq.model.filter import Filter
 from dpq.model.history import Event
-from dpq.model.task import task_state
 from dpq.queue.inside import operations_of, session_of
 from dpq.types import LeaseInfo, Result
 from dpq.verbs.browse import Position
@@ -29,6 +28,9 @@ ALL = "all"
 GO_ON = 200_000
 """Tasks that a search looks at by itself, before somebody says that it is to go on: about a second
 of server time, spread over several seconds."""
+
+KEPT = ("group", "least", "most", "key_prefix", "older_than")
+"""The fields of a filter that a search in all states keeps."""
 
 SUGGESTED = 20
 """Groups that a page suggests; while somebody types, the browser asks for others."""
@@ -119,10 +121,6 @@ def tasks(call: Call) -> Response:
     )
 
 
-KEPT = ("group", "least", "most", "key_prefix", "older_than")
-"""The fields of a filter that a search in all states keeps."""
-
-
 def _go_to(call: Call, asked: str, query: dict[str, str]) -> Response:
     """Go to the task of an id or a key; if there is none, search all states for the text."""
     looks: list[dict[str, str]] = [{"key": asked}]
@@ -134,9 +132,7 @@ def _go_to(call: Call, asked: str, query: dict[str, str]) -> Response:
         except (TaskNotFoundError, ConfigurationError):
             continue
         return RedirectResponse(call.url("q", call.name, "tasks", found.id), 303)
-    kept = {
-        name: query[name] for name in ("group", "least", "most", "key", "older") if query.get(name)
-    }
+    kept = {name: query[name] for name in KEPT if query.get(name)}
     return call.go("q", call.name, "tasks", state=ALL, text=asked, **kept)
 
 
@@ -210,20 +206,5 @@ def _gone(call: Call, id_: str) -> Response | None:
         steps=steps,
         left_out=left_out,
         result=result,
-        payloads=shows_payloads(call),
-    )
-
-
-def recurring(call: Call) -> Response:
-    """Show recurring tasks, those that are delayed first."""
-    state = call.query.get("state", "delayed")
-    chosen = Filter(task_state(state), recurring=True)
-    hits = search(call, chosen, PAGE)
-    return call.render(
-        "recurring.html",
-        chosen=chosen,
-        hits=hits,
-        after=write_search(hits.search),
-        states=[state for state in STATES if state != "dead"],
         payloads=shows_payloads(call),
     )

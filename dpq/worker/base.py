@@ -15,7 +15,7 @@ from dpq.model.errors import ConfigurationError
 from dpq.model.log_fields import fields
 from dpq.model.validation import MAX_ATTEMPTS, MAX_SECONDS, number, whole_number
 from dpq.queue.base import QueueBase, check_one_client
-from dpq.queue.inside import leases_of, operations_of, process_name
+from dpq.queue.inside import process_name
 from dpq.worker.handlers import (
     ASYNC_HANDLER,
     Context,
@@ -30,7 +30,6 @@ from dpq.worker.queue_order import AskOrder, QueueOrder
 from dpq.worker.run_state import RunState
 
 if TYPE_CHECKING:
-    from dpq.explain.operations import Operations
     from dpq.model.reports import Health
     from dpq.worker.fetch_plan import FetchPlan
     from dpq.worker.handler_calls import HandlerCalls, WorkerBackoff
@@ -196,7 +195,6 @@ class WorkerBase(Generic[Q]):
         self._prepare()
 
     _blocking = False
-    _fetcher: Any
 
     def _prepare(self) -> None:
         """Set up the rest of a worker, once its arguments are checked."""
@@ -224,40 +222,6 @@ class WorkerBase(Generic[Q]):
             return Health(live=True, ready=False, reasons=("it does not run",))
         return self._state.pulse.health(stopping=self._state.stopping)
 
-    def _told(self, answers: Sequence[Any]) -> None:
-        """Take in the answers to heartbeats."""
-        from redis.exceptions import RedisError, ResponseError
-
-        from dpq.verbs.workers import Heard
-
-        silent = (isinstance(a, RedisError) and not isinstance(a, ResponseError) for a in answers)
-        self._state.pulse.hear(answered=not any(silent))
-        for queue, heard in zip(self.queues, answers, strict=False):
-            if isinstance(heard, Heard):
-                leases_of(queue).cancel(heard.cancelled)
-        if not self._state.stopping:
-            quiet = (each.quiet if isinstance(each, Heard) else None for each in answers)
-            self._heed([*quiet][: len(self.queues)])
-        if self._on_beat:
-            self._on_beat()
-
-    def _heed(self, answers: Sequence[bool | None]) -> None:
-        """Be quiet for the queues that say so; if an answer was lost, the last one holds."""
-        state, before = self._state, self._state.quiet
-        state.quiet = frozenset(
-            index
-            for index, quiet in enumerate(answers)
-            if (index in before if quiet is None else quiet)
-        )
-        for index in state.quiet ^ before:
-            queue, quiet = self.queues[index].queue_name, index in state.quiet
-            does = "is quiet, and takes no new tasks" if quiet else "takes tasks again"
-            event = "worker_quiet" if quiet else "worker_unquiet"
-            about = fields(event, worker=self.name, queue=queue)
-            log.info("%s: %s of %r", self.name, does, queue, extra=about)
-        if state.quiet or before:  # each time: with `until_empty`, only a look shows the end
-            self._fetcher.heed()
-
     def _end(self) -> None:
         """Let the run end: set its state, and wake whatever waits."""
         raise NotImplementedError
@@ -280,20 +244,14 @@ class WorkerBase(Generic[Q]):
 
     def _begin_run(self, state: RunState) -> None:
         """Take over the state of a run that begins; it ends at once if a stop came before."""
-        from dpq.worker.heartbeats import Heartbeats
-
         self._on = True
         self._state = state
         state.stopping, self._stop_early = self._stop_early, False
         self.given_back = 0
-        self._heartbeats = Heartbeats(self.name, self.concurrency, self._operations)
+        self._began = time.monotonic()
         self._handled_before = Counter(self.handled)
 
-    @property
-    def _operations(self) -> list[Operations[Any]]:
-        return [operations_of(queue) for queue in self.queues]
-
-    def _log_unfinished(self) -> None:
+    def _log_given_back(self) -> None:
         if self.given_back:
             log.warning(
                 "%s: gives back %d tasks whose handlers still run",
@@ -305,7 +263,7 @@ class WorkerBase(Generic[Q]):
         ends = self.handled - self._handled_before
         log.info(
             "%s: handled %d in %.1f s%s; gave back %d",
-            *(self.name, ends.total(), time.monotonic() - self._heartbeats.began),
+            *(self.name, ends.total(), time.monotonic() - self._began),
             "".join(f", {count} {how}" for how, count in ends.most_common()).replace(",", ":", 1),
             self.given_back,
             extra=fields("worker_ended", worker=self.name, count=ends.total()),

@@ -46,9 +46,6 @@ log = logging.getLogger(__name__)
 COMPLAINT_SECONDS = 60.0
 """Seconds between log lines while the server keeps refusing permission."""
 
-NO_WAITER = ""
-"""Pop's `waiter` argument of a caller that does not wait if there is no task."""
-
 MOST_AHEAD_SECONDS = 0.05
 """Seconds between the grant of a task and its moment at most: its place in the order is fixed."""
 
@@ -62,18 +59,7 @@ NEW_WAITER = "-"
 class FetchPlan:
     """Decides what a fetcher asks in one run.
 
-    Args:
-        name: The name of the worker, for the log.
-        queues: The queues, in the order given.
-        order: The order in which they are asked.
-        deliveries: The leases of the worker.
-        state: The state of the run.
-        visibility: Seconds of a lease; None takes each queue's default.
-        prefetch: The number of tasks to lease beyond those that run.
-        concurrency: The number of handlers that run at once.
-
     Attributes:
-        operations: The operations of each queue.
         quiet: The indexes of the queues that are not asked: `turn` follows `RunState.quiet`.
         confirms: Acks wait for a confirmation. So they do not travel with a pop, whose leases would
             run out meanwhile: whoever called the ended handler sends them and waits.
@@ -102,7 +88,7 @@ class FetchPlan:
         self.pause = 0.0
         self.operations: list[Operations[Any]] = [operations_of(each) for each in queues]
         self.ahead = 0.0
-        self._concurrency = concurrency
+        self.concurrency = concurrency
         self._in_vain = 0  # pops in a row that an end of a handler caused, and that gave no task
         self._handling = math.inf  # seconds of a handler, on average
         self._sent = 0.0  # when the last exchange was sent
@@ -139,16 +125,11 @@ class FetchPlan:
         every = self._order()
         return [index for index in every if index not in self.quiet] if self.quiet else every
 
-    def pop(
-        self, queue_index: int, room: int, waiter: str = NO_WAITER, beyond: int = 0
-    ) -> Steps[Batch[Any]]:
-        """Make a pop for so many tasks, but no more than one call may take.
-
-        If the worker waits, there may be `beyond` more tasks that begin a bit later.
-        """
+    def pop(self, queue_index: int, room: int, waiter: str, beyond: int) -> Steps[Batch[Any]]:
+        """Make a pop for so many tasks, but no more than one call may take; see `PopRound`."""
         most, ahead_ms = min(room, MAX_BATCH), math.ceil(self.ahead * 1000)
         pop = self.operations[queue_index].pop
-        if not (waiter and ahead_ms):
+        if not ahead_ms:
             return pop(most, self._visibility, waiter)
         beyond = min(beyond, MAX_BATCH - most)
         return pop(most, self._visibility, waiter, ahead_ms=ahead_ms, beyond=beyond)
@@ -156,7 +137,7 @@ class FetchPlan:
     @property
     def beyond(self) -> int:
         """The number of handlers that will end within `ahead`, as far as is known."""
-        return int(self._concurrency * self.ahead / max(self._handling, self.ahead / 8))
+        return int(self.concurrency * self.ahead / max(self._handling, self.ahead / 8))
 
     def handled(self, seconds: float) -> None:
         """Take in how long a handler ran."""
@@ -277,15 +258,8 @@ class FetchPlan:
 class PopRound:
     """One round of pops: queue after queue, until there is no room left.
 
-    It is iterated once; each answer is given to `receive` before the next pop.
-
-    Args:
-        plan: The plan of the worker.
-        room: The number of tasks to take.
-        watches: The watches of all queues; an empty list if the worker does not wait yet.
-        taken: The list to add the tasks to.
-        waits: The worker waits if it finds no task. Then the server tells it what to watch.
-        beyond: The number of tasks to take beyond `room`, if they begin a bit later.
+    It is iterated once; each answer is given to `receive` before the next pop. It takes `beyond`
+    more tasks than there is `room`, if they begin a bit later.
 
     Attributes:
         queue_index: The index of the queue that is asked.
@@ -295,49 +269,36 @@ class PopRound:
     """
 
     def __init__(
-        self,
-        plan: FetchPlan,
-        room: int,
-        watches: Sequence[Watch],
-        taken: list[Taken] | None = None,
-        *,
-        waits: bool = True,
-        beyond: int = 0,
+        self, plan: FetchPlan, room: int, watches: Sequence[Watch], beyond: int = 0
     ) -> None:
         self.queue_index = 0
-        self.taken: list[Taken] = [] if taken is None else taken
+        self.taken: list[Taken] = []
         self.failed = False
         self.complete = False
         self._plan = plan
         self._room = room
-        self._waits = waits
         self._beyond = beyond
-        self._by_queue = plan.by_queue(watches) if waits else []
+        self._by_queue = plan.by_queue(watches)
 
     def __iter__(self) -> Iterator[Steps[Batch[Any]]]:
         """Make pop after pop; stop when there is no room, or when all queues have answered."""
-        waiter = NO_WAITER
         for queue_index in self._plan.order():
             self.queue_index = queue_index
-            if self._waits:
-                watches = self._by_queue[queue_index]
-                waiter = watches[0].mine if watches else NEW_WAITER
+            watches = self._by_queue[queue_index]
+            waiter = watches[0].mine if watches else NEW_WAITER
             yield self._plan.pop(queue_index, self._room - len(self.taken), waiter, self._beyond)
             if len(self.taken) >= self._room:
                 return
         self.complete = True
 
-    def receive(self, batch: Any) -> None:
-        """Take in the answer to the pop.
-
-        Raises:
-            Exception: The answer is an error.
-        """
-        self.taken += self._plan.receive(self.queue_index, batch)
+    def receive(self, batch: Any) -> list[Taken]:
+        """Take in the answer to the pop; return its tasks. Raise the answer if it is an error."""
+        taken = self._plan.receive(self.queue_index, batch)
+        self.taken += taken
         self.failed = self.failed or bool(batch.failed)
-        if self._waits:
-            watches = self._by_queue[self.queue_index]
-            self._by_queue[self.queue_index] = watches_after(batch, watches, self._plan.ahead)
+        watches = self._by_queue[self.queue_index]
+        self._by_queue[self.queue_index] = watches_after(batch, watches, self._plan.ahead)
+        return taken
 
     @property
     def may_wait(self) -> bool:

@@ -1,20 +1,18 @@
-"""The fetcher of an `AsyncWorker`: the only object that asks the server for tasks.
+"""The fetcher of a worker: the only object that asks the server for tasks.
 
-One loop asks for as many tasks as there is room for, and sends the acks of finished tasks in the
-same round trip. The busier the handlers are, the more of them share a round trip. It must not
-decide which queue is asked: fetch_plan.py does.
+It asks for as many tasks as there is room for, and sends the ends of deliveries in the same round
+trip. The busier the handlers are, the more of them share a round trip. Which queue is asked,
+fetch_plan.py decides. One asyncio task calls `step`; of threads one at a time: runner.py.
 
     await fetcher.step(free)   ask for tasks, or wait for a change
     fetcher.take()             a task that no handler has begun, if there is one
     fetcher.add(done)          a handler has ended; the next exchange takes its ack along
 """
 
-import asyncio
 import math
 import time
 from collections import deque
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from redis.exceptions import RedisError
@@ -23,6 +21,7 @@ from dpq.limits.signals import RateLimited
 from dpq.link.watches import time_left
 from dpq.model.backoff import FIRST_PAUSE_SECONDS
 from dpq.script.command import Steps
+from dpq.worker.change_async import AsyncChange
 from dpq.worker.deliveries import Taken
 from dpq.worker.fetch_plan import FetchPlan, PopRound, none_live
 from dpq.worker.heartbeats import Holding
@@ -33,53 +32,8 @@ from dpq.worker.wakeups_async import AsyncWakeUps
 AT_ONCE = 16  # tasks fetched together, or a sixteenth of `concurrency` if more
 
 
-class Change:
-    """The sign that something has changed: a handler has ended, or the run is to end.
-
-    Attributes:
-        future: Done once it has.
-    """
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._noted = False
-        self.future: asyncio.Future[None] = self._loop.create_future()
-
-    def note(self) -> None:
-        """Note a change."""
-        self._noted = True
-        self.wake()
-
-    def wake(self) -> None:
-        """End a wait, though nothing has changed: the moment of a task has come."""
-        if not self.future.done():
-            self.future.set_result(None)
-
-    def wake_at(self, moment: float) -> None:
-        """Call `wake` at a monotonic time."""
-        self._loop.call_later(max(0.0, moment - time.monotonic()), self.wake)
-
-    def forget(self) -> bool:
-        """Wait for the next change from now on; return True if there was one."""
-        changed, self._noted = self._noted, False
-        if self.future.done():
-            self.future = self._loop.create_future()
-        return changed
-
-    async def wait(self, seconds: float | None) -> None:
-        """Wait for the change, at most so long; None waits for ever."""
-        await asyncio.wait([self.future], timeout=seconds)
-
-
 class AsyncFetcher:
     """Gets tasks for the handlers of one run, and sends the ends of their deliveries.
-
-    Args:
-        plan: The plan of what to ask.
-        session: The session that sends.
-        wakeups: The waiter for all queues.
-        change: The sign that a handler has ended, or that the run is to end.
-        concurrency: The number of handlers that run at once.
 
     Attributes:
         ends: The deliveries whose end is to be sent.
@@ -87,13 +41,7 @@ class AsyncFetcher:
     """
 
     def __init__(
-        self,
-        plan: FetchPlan,
-        session: Any,
-        wakeups: AsyncWakeUps,
-        change: Change,
-        *,
-        concurrency: int,
+        self, plan: FetchPlan, session: Any, wakeups: AsyncWakeUps, change: AsyncChange
     ) -> None:
         self.ends: list[Done] = []
         self.change = change
@@ -103,19 +51,27 @@ class AsyncFetcher:
         self._session = session
         self._wakeups = wakeups
         self._prefetch = plan.prefetch
-        self._confirms = plan.confirms
         # Handlers that end together would begin together again, and idle while all are fetched.
-        self._at_once = max(AT_ONCE, concurrency // AT_ONCE, plan.prefetch)
+        self._at_once = max(AT_ONCE, plan.concurrency // AT_ONCE, plan.prefetch)
         self._taken: deque[Taken] = deque()
         self._ends_since = math.inf  # the time when the oldest of the ends was added
         self._look = True  # True if the server is to be asked
 
     # Tasks
 
+    @property
+    def _moment(self) -> float:
+        """The time when the next task may begin, monotonic seconds."""
+        return self._taken[0].at if self._taken else math.inf
+
+    @property
+    def is_low(self) -> bool:
+        """True if half of the prefetched tasks are gone."""
+        return 0 < self._prefetch >= 2 * len(self._taken)
+
     def take(self) -> Taken | None:
         """Return the next task that no handler has begun, and that may begin; or None."""
-        due = self._taken and self._taken[0].at <= time.monotonic()
-        return self._taken.popleft() if due else None
+        return self._taken.popleft() if self._moment <= time.monotonic() else None
 
     async def step(self, free: int) -> None:
         """Ask for tasks for so many free handlers; or wait, if there is no room or no task."""
@@ -127,8 +83,8 @@ class AsyncFetcher:
         room = free + self._prefetch - len(self._taken)
         beyond = plan.beyond if self._taken or room > 0 else 0
         idle = plan.all_quiet and not self._look
-        if idle or room + beyond <= 0 or (self._prefetch and 2 * len(self._taken) > self._prefetch):
-            await self._wait_for_room()
+        if idle or room + beyond <= 0 or (self._prefetch and not self.is_low):
+            await self._wait_for_room(free)
         elif self._look:
             self._look = False
             most = max(1, min(room, self._at_once))
@@ -136,39 +92,32 @@ class AsyncFetcher:
         else:
             if plan.ends_are_late(watches, self.ends):
                 await self.send_ends()
-            self._look = await self._wakeups.wait(self.change.future)
-
-    def heed(self) -> None:
-        """Follow what queues say by their answers to heartbeats, at the next step."""
-        self.change.note()
+            until = self._moment if free else math.inf
+            self._look = await self._wakeups.wait(until) or self._look
 
     async def _turn(self) -> None:
-        """Ask other queues from now on; give back what was taken of those that are quiet."""
-        quiet = self._state.quiet
-        self.give_back([each for each in self._taken if each.queue_index in quiet])
-        self._taken = deque(each for each in self._taken if each.queue_index not in quiet)
+        """Ask other queues from now on."""
         await self._wakeups.stop()
         if self._plan.turn():
             await self._wakeups.follow(self._plan.markers())
         self._look = True
 
-    async def _wait_for_room(self) -> None:
-        """Wait for a change; send ends of deliveries before they have waited too long."""
-        left = self._ends_since + LATEST_ACK_SECONDS - time.monotonic()
-        if left > 0:
+    async def _wait_for_room(self, free: int) -> None:
+        """Wait for a change, or the moment of a task; send ends that have waited too long."""
+        await self.send_late()
+        until = min(self._ends_since + LATEST_ACK_SECONDS, self._moment if free else math.inf)
+        if (left := until - time.monotonic()) > 0:
             await self.change.wait(None if left == math.inf else left)
-        else:
-            await self.send_ends()
 
     # Exchanges
 
     async def _ask(self, room: int, beyond: int) -> None:
         """Send the ends of deliveries, and ask queue after queue until there is no room left."""
-        if hits_limit(self.ends) or self._confirms or self._plan.all_quiet:
+        if hits_limit(self.ends) or self._plan.confirms or self._plan.all_quiet:
             await self.send_ends()
         wakeups, before = self._wakeups, self._wakeups.watches
         by_end = bool(before) and time_left(before, math.inf) > 0
-        round_ = PopRound(self._plan, room, before, beyond=beyond)
+        round_ = PopRound(self._plan, room, before, beyond)
         await self._ask_each(round_)
         self._plan.learn(by_end, before, round_.taken)
         if round_.taken and round_.may_wait:
@@ -191,29 +140,26 @@ class AsyncFetcher:
             if isinstance(batch, RedisError):
                 await self._pause(batch, round_.queue_index)
                 return
-            before = len(round_.taken)
-            round_.receive(batch)
-            new = round_.taken[before:]
+            new = round_.receive(batch)
             self._taken = deque(sorted([*self._taken, *new], key=lambda each: each.at))
-            for each in new:
-                if each.at:
-                    self.change.wake_at(each.at)
             self._look = self._look or round_.failed  # more tasks may stand behind the refused task
 
     async def _all_gone(self) -> bool:
-        return none_live(await self._session.run_all(self._plan.counts()))
+        with self.change.others():
+            return none_live(await self._session.send_all(self._plan.counts()))
 
     async def _exchange(self, *operations: Steps[Any]) -> Any:
         """Send the ends of deliveries, and run operations; return the last result."""
         done: list[Done] = []
-        if not (operations and self._confirms):
+        if not (operations and self._plan.confirms):
             done, self.ends, self._ends_since = self.ends, done, math.inf
         endings = self._deliveries.endings(done)
         self._state.pulse.move(EXCHANGE)
         try:
-            results = await self._session.send_all(
-                [*(each.operation for each in endings), *operations]
-            )
+            with self.change.others():
+                results = await self._session.send_all(
+                    [*(each.operation for each in endings), *operations]
+                )
         except BaseException:
             self.ends = done + self.ends
             raise
@@ -231,12 +177,10 @@ class AsyncFetcher:
         answered = True
         while not self._state.stopping and (left := until - time.monotonic()) > 0:
             self.change.forget()  # the end of a handler is no reason to ask sooner
-            if self.ends and answered:  # send the acks during the pause
-                answered = False
-                with suppress(RedisError):
-                    answered = await self.send_ends()
-                continue
-            await self.change.wait(left)
+            if self.ends and answered:
+                answered = await self.send_ends()
+            else:
+                await self.change.wait(left)
 
     # What is held
 
@@ -246,6 +190,13 @@ class AsyncFetcher:
         taken = [Holding(each.queue_index, each.lease.task) for each in self._taken]
         return taken + [Holding(each.queue_index, each.task) for each in self.ends]
 
+    async def heed(self) -> None:
+        """Follow what queues say by their answers to heartbeats: give back what is not begun."""
+        quiet = self._state.quiet
+        self._give_back_taken(lambda taken: taken.queue_index in quiet)
+        self.change.note()
+        await self.send_ends()
+
     # Ends of deliveries
 
     def took(self, seconds: float) -> None:
@@ -253,23 +204,30 @@ class AsyncFetcher:
         self._plan.handled(seconds)
 
     def add(self, done: Done) -> None:
-        """Take over the end of a delivery."""
+        """Take over the end of a delivery; after a 429, give back what would hit the same limit."""
         self.ends.append(done)
         if isinstance(done.error, RateLimited):
-            self._give_back_alike(done)
+            self._give_back_taken(lambda taken: done.closes(taken.queue_index, taken.lease.task))
         self._ends_since = min(self._ends_since, time.monotonic())
 
     async def confirm(self) -> None:
         """Send the ends of deliveries now, if they wait for a confirmation."""
-        if self._confirms:
-            with suppress(RedisError):  # on an error, the ends must be sent once more
-                await self.send_ends()
+        if self._plan.confirms:
+            await self.send_ends()
+
+    async def send_late(self) -> None:
+        """Send the ends of deliveries if one has waited for `LATEST_ACK_SECONDS`."""
+        if self._ends_since + LATEST_ACK_SECONDS <= time.monotonic():
+            await self.send_ends()
 
     async def send_ends(self) -> bool:
         """Send the ends of deliveries; False if some of them must be sent once more."""
         sent = {id(each.task) for each in self.ends}
         if sent:
             await self._exchange()
+            if self._state.until_empty:  # perhaps no task is left
+                self._look = True
+                self.change.note()
         return sent.isdisjoint(id(each.task) for each in self.ends)
 
     def give_back(self, taken: Iterable[Taken]) -> int:
@@ -278,24 +236,19 @@ class AsyncFetcher:
         self.ends += held
         return len(held)
 
-    def _give_back_alike(self, done: Done) -> None:
-        """Give back the prefetched tasks that would hit the same limit."""
-        fetched, self._taken = self._taken, deque()
-        for taken in fetched:
-            if done.closes(taken.queue_index, taken.lease.task):
-                self.give_back([taken])
-            else:
-                self._taken.append(taken)
+    def _give_back_taken(self, goes: Callable[[Taken], bool]) -> None:
+        back = [each for each in self._taken if goes(each)]
+        self._taken = deque(each for each in self._taken if not goes(each))
+        self.give_back(back)
 
     # The end of a run
 
     async def give_back_unbegun(self) -> None:
         """Give back the tasks that no handler has begun."""
-        self.give_back(self._taken)
-        self._taken.clear()
+        self._give_back_taken(lambda _: True)
         await self.send_ends()
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """Leave what could not be sent to its leases, and stop waiting."""
         self._deliveries.forget(self.ends)
-        await self._wakeups.close()
+        await self._wakeups.aclose()

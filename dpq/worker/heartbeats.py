@@ -46,11 +46,7 @@ class Holding(NamedTuple):
 
 
 class Heartbeats:
-    """Makes the heartbeats of one run.
-
-    Attributes:
-        began: The time when the run began, monotonic seconds.
-    """
+    """Makes the heartbeats of one run."""
 
     def __init__(
         self,
@@ -60,7 +56,7 @@ class Heartbeats:
         chance: Callable[[], float] = random.random,
     ) -> None:
         self._chance, self._jitter = chance, FIRST_JITTER
-        self.began = time.monotonic()
+        self._began = time.monotonic()
         self._name = name
         self._concurrency = concurrency
         self._operations = operations
@@ -84,7 +80,7 @@ class Heartbeats:
             running = [(each.began, each.task.id) for each in held if each.began is not None]
             counts = (len(running), self._concurrency)
             doing = _doing(held, running, now)
-            about = (self._run_id, self._name, host, pid, version, *counts, now - self.began)
+            about = (self._run_id, self._name, host, pid, version, *counts, now - self._began)
             beats.append(operations.beat(*about, doing, index in quiet))
         if now - self._remembered >= REMEMBER_SECONDS:
             self._remembered = now

@@ -1,139 +1,186 @@
 """The runner of a `Worker`: calls handlers in threads, and hands their ends to the fetcher.
 
-`Worker` starts threads of `Runner.work`. A runner sends nothing itself.
+Each thread that wants a task looks whether there is one. If not, one of them leads: it runs the
+steps of the fetcher, for all, until there is a task. So a single thread makes one round trip for
+each task, and busy threads share round trips.
 """
 
+from __future__ import annotations
+
+import logging
+import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from dpq.limits.budget import budgets_in
-from dpq.queue.lease_renewal import Lease
+from dpq.model.log_fields import fields
+from dpq.script.durability import CONFIRM_SECONDS
 from dpq.worker.deliveries import Deliveries, Taken
-from dpq.worker.handler_calls import HandlerCalls
-from dpq.worker.handlers import check_result
+from dpq.worker.handler_calls import Call, HandlerCalls
+from dpq.worker.handlers import TIME_LIMIT
 from dpq.worker.heartbeats import Holding
-from dpq.worker.outcomes import Done
-from dpq.worker.overdue import HandlerRun, OverdueWatch
-from dpq.worker.run_state import STOP_CHECK_SECONDS, RunState
+from dpq.worker.run_state import LATEST_ACK_SECONDS, LEAVE_SECONDS, RunState
 
 if TYPE_CHECKING:
+    from dpq.queue.lease_renewal import Lease
     from dpq.worker.fetcher import Fetcher
+
+log = logging.getLogger(__name__)
 
 
 class Runner:
-    """Calls the handlers of one run of a worker.
-
-    Args:
-        calls: The handlers and hooks of the worker.
-        deliveries: The leases of the worker.
-        fetcher: The fetcher that has the next task.
-        state: The state of the run.
-        lock: The lock of the worker.
-        guarded: A function that calls its argument, and takes care of its errors.
+    """Calls the handlers of one run of a worker. Whatever its threads share changes under `lock`.
 
     Attributes:
-        overdue: The watch over handlers that run too long.
+        watch: The thread that ends overdue attempts, since a thread cannot be cancelled. It also
+            sends ends of deliveries that no other thread takes along in time.
     """
 
     def __init__(
         self,
         calls: HandlerCalls[Any],
         deliveries: Deliveries,
-        fetcher: "Fetcher",
+        fetcher: Fetcher,
         state: RunState,
-        *,
         lock: Any,
         guarded: Callable[[Callable[[], None]], None],
     ) -> None:
-        self._running: dict[Lease, HandlerRun] = {}
-        self.overdue = OverdueWatch(
-            *(calls.name, self._running, fetcher, deliveries, state),
-            lock=lock,
-            guarded=guarded,
-            delay_after=calls.delay_after,
-        )
+        self.watch = threading.Thread(target=guarded, args=(self._watch,), daemon=True)
+        self._running: dict[Lease, Call] = {}
         self._calls = calls
         self._deliveries = deliveries
         self._fetcher = fetcher
         self._state = state
         self._lock = lock
-        self._logs_ends = calls.logs_ends
+        self._changed = threading.Condition(lock)  # notified when an idle thread may go on
+        self._idle = 0  # threads that want a task
+        self._leads = False  # one of them runs the steps of the fetcher
 
     @property
     def running(self) -> list[Holding]:
         """The tasks of the running handlers."""
-        return [
-            Holding(run.queue_index, lease.task, run.began)
-            for lease, run in list(self._running.items())
-        ]
+        return [call.holding for call in list(self._running.values())]
 
     def work(self) -> None:
         """Handle task after task, until a stop."""
-        while taken := self._fetcher.next_task():
+        while taken := self._next_task():
             if taken.lease.alive:  # the lease may be lost before the handler begins
-                self.handle(taken)
+                self._handle(taken)
 
-    def handle(self, taken: Taken) -> None:
-        """Call the handler of a task, and its hooks; hand the end over to the fetcher."""
-        queue_index, lease, _ = taken
-        calls, task = self._calls, lease.task
-        limit = task.time_limit or calls.time_limit
-        run = self._running[lease] = HandlerRun(queue_index, time.monotonic(), limit)
-        if self.overdue.asleep:
-            self.overdue.wake()
-        tracing = calls.traced and calls.trace(queue_index, task)
-        error = self._call(run, lease)
-        error = run.overdue or error
-        delay = None if run.overdue else calls.delay_after(queue_index, task, error)
-        done = Done(queue_index, task, error, delay=delay)
-        if context := run.context:
-            if calls.hooked:
-                for hook, args in calls.hooks_at_end(context, error):
-                    calls.call_hook(hook, *args)
-            done = done._replace(budgets=tuple(context.budgets.values()), cost=context.told)
-        if run.kept:
-            done = done._replace(kept=run.kept)
-        if tracing:
-            tracing.end(error)
-        run.ended = True
-        if self._logs_ends:
-            calls.log_end(queue_index, task, error, run.began)
-        held = self._deliveries.claim(done)
+    def _next_task(self) -> Taken | None:
         with self._lock:
-            self._running.pop(lease, None)
-            calls.count(error, lease)
-            self._fetcher.took(time.monotonic() - run.began)
-            if held:  # else the handler itself has ended the delivery, or the lease is lost
-                self._fetcher.add(done)
-        self._fetcher.confirm()
+            self._idle += 1
+            try:
+                if self._fetcher.is_low and not self._leads and not self._state.stopping:
+                    self._lead()
+                while not self._state.stopping:
+                    if taken := self._fetcher.take():
+                        return taken
+                    if self._leads:
+                        self._changed.wait()
+                    else:
+                        self._lead()
+                return None
+            finally:
+                self._idle -= 1
+                self._changed.notify()  # the next one takes a task, or leads
 
-    def _call(self, run: HandlerRun, lease: Lease) -> BaseException | None:
-        """Call the handler, with a context if the handler or a hook needs it; return its error."""
-        calls, task = self._calls, lease.task
+    def _lead(self) -> None:
+        self._leads = True
         try:
-            if run.limit is not None:
-                self.overdue.start()
-            if calls.hooked or run.limit is not None:
-                run.context = calls.context(run.queue_index, lease, self._state)
-                calls.call_hook(calls.before, run.context)
-            handler = calls.find(task)
-            if handler.takes_context:
-                run.context = run.context or calls.context(run.queue_index, lease, self._state)
-                result = handler.call(task, run.context)
-            else:
-                result = handler.call(task)
-            if result is not None:
-                check_result(handler, result)
-                if heard := budgets_in(result):
-                    run.context = run.context or calls.context(run.queue_index, lease, self._state)
-                    run.context.hear(heard)
-            run.kept = calls.kept(run.queue_index, handler, task, result)
+            self._fetcher.step(self._idle)
+        finally:
+            self._leads = False
+
+    def stop(self) -> None:
+        """Wake all threads, so that they see the stop; the lock is held."""
+        self._fetcher.change.note()
+        self._changed.notify_all()
+
+    # Handlers
+
+    def _handle(self, taken: Taken) -> None:
+        """Call the handler of a task, and its hooks; hand the end over to the fetcher."""
+        calls, lease = self._calls, taken.lease
+        call = self._running[lease] = calls.make(taken, self._state)
+        calls.start(call)
+        error = self._call(call)
+        error = call.overdue or error
+        for hook, args in calls.hooks_at_end(call.context, error):
+            calls.call_hook(hook, *args)
+        done = calls.done(call, error)
+        call.ended = True
+        held = self._deliveries.claim(done)
+        calls.log_end(call, error, held=held)
+        with self._lock:
+            try:
+                calls.count(error, lease)
+                self._fetcher.took(time.monotonic() - call.began)
+                if held:  # else the handler itself has ended the delivery, or the lease is lost
+                    self._fetcher.add(done)
+                self._fetcher.change.note()
+                self._fetcher.confirm()
+            finally:
+                self._running.pop(lease, None)
+
+    def _call(self, call: Call) -> BaseException | None:
+        """Call the handler; return its error."""
+        calls = self._calls
+        try:
+            if call.limit is not None:
+                self.start_watch()
+            calls.call_hook(calls.before, call.context)
+            handler = calls.find(call.task)
+            calls.take_result(call, handler, handler.call(*calls.arguments(handler, call)))
         except BaseException as raised:  # the error decides how the task goes on
-            error = calls.signal_of(raised)
-            calls.log_failure(run.queue_index, task, error)
-            return error
+            return calls.signal_of(raised)
         return None
+
+    # Handlers that run too long
+
+    def start_watch(self) -> None:
+        """Start the thread that ends overdue attempts, unless it was started before."""
+        with self._lock:
+            if self.watch.ident is None:
+                self.watch.start()
+
+    def _watch(self) -> None:
+        while not self._state.stopping:
+            time.sleep(LATEST_ACK_SECONDS)
+            self.end_overdue()
+            with self._lock:
+                self._fetcher.send_late()
+
+    def end_overdue(self) -> None:
+        """Fail the attempts of handlers that run too long; their contexts say `lost`."""
+        now = time.monotonic()
+        for call in list(self._running.values()):
+            if call.limit is None or call.began + call.limit > now or call.overdue:
+                continue
+            error = TimeoutError(f"ran longer than {call.limit:g} s")
+            done = self._calls.overdue(call, error)
+            if self._deliveries.claim(done):
+                about = fields(
+                    "overdue",
+                    worker=self._calls.name,
+                    task_id=call.task.id,
+                    group=call.task.group,
+                    attempt=call.task.attempt,
+                    ms=round((now - call.began) * 1000, 3),
+                )
+                log.warning("%s: task %s %s", self._calls.name, call.task.id, error, extra=about)
+                call.overdue = error
+                call.context._lose(TIME_LIMIT)
+                with self._lock:
+                    self._fetcher.add(done)
+
+    # The end of a run
+
+    def wait_for_lead(self) -> None:
+        """Wait until no thread asks the server for tasks any more."""
+        with self._lock:
+            while self._idle:
+                self._changed.wait(LATEST_ACK_SECONDS)
 
     def give_back_running(self) -> int:
         """Let the tasks of handlers that still run be given back, uncounted; return their number.
@@ -141,14 +188,9 @@ class Runner:
         Handlers that end now come first: their results are sent.
         """
         with self._lock:
-            running = list(self._running.items())
-            left = self._deliveries.claim_back(
-                Taken(run.queue_index, lease) for lease, run in running
-            )
-            self._fetcher.ends += left
-            while any(run.ended for run in list(self._running.values())):
-                self._fetcher.wait_for_change(
-                    STOP_CHECK_SECONDS / 50
-                )  # the handler has ended, and its thread notes the result
-            self._fetcher.wait_for_confirmations()
-        return len(left)
+            calls = list(self._running.values())
+            left = self._fetcher.give_back(Taken(call.queue_index, call.lease) for call in calls)
+            until = time.monotonic() + CONFIRM_SECONDS + LEAVE_SECONDS
+            while any(c.ended for c in self._running.values()) and time.monotonic() < until:
+                self._changed.wait(LATEST_ACK_SECONDS / 10)
+        return left

@@ -14,16 +14,13 @@ from contextvars import copy_context
 from functools import partial
 from typing import Any, cast
 
-from dpq.limits.budget import budgets_in
 from dpq.model.log_fields import fields
-from dpq.queue.lease_renewal import Lease
 from dpq.script.durability import CONFIRM_SECONDS
 from dpq.worker.deliveries import Deliveries, Taken
 from dpq.worker.fetcher_async import AsyncFetcher
-from dpq.worker.handler_calls import HandlerCalls, tell_lost
-from dpq.worker.handlers import TIME_LIMIT, Context, check_result, is_async
+from dpq.worker.handler_calls import Call, HandlerCalls
+from dpq.worker.handlers import TIME_LIMIT, is_async
 from dpq.worker.heartbeats import Holding
-from dpq.worker.outcomes import Done
 from dpq.worker.run_state import LEAVE_SECONDS, RunState
 
 log = logging.getLogger(__name__)
@@ -32,15 +29,7 @@ _UNLIMITED = nullcontext()
 
 
 class AsyncRunner:
-    """Calls the handlers of one run of a worker, at most `concurrency` at once.
-
-    Args:
-        calls: The handlers and hooks of the worker.
-        deliveries: The leases of the worker.
-        fetcher: The fetcher that has the next task.
-        state: The state of the run.
-        concurrency: The number of handlers that run at once.
-    """
+    """Calls the handlers of one run of a worker, at most `concurrency` at once."""
 
     def __init__(
         self,
@@ -48,7 +37,6 @@ class AsyncRunner:
         deliveries: Deliveries,
         fetcher: AsyncFetcher,
         state: RunState,
-        *,
         concurrency: int,
     ) -> None:
         self._calls = calls
@@ -56,21 +44,13 @@ class AsyncRunner:
         self._fetcher = fetcher
         self._state = state
         self._concurrency = concurrency
-        self._running: dict[asyncio.Task[Any], Taken] = {}
-        self._began: dict[asyncio.Task[Any], float] = {}
-        # The running tasks whose handler has ended.
-        self._confirming: set[asyncio.Task[Any]] = set()
-        self._logs_ends = calls.logs_ends
+        self._running: dict[asyncio.Task[Any], Call] = {}
         self._threads = ThreadPoolExecutor(concurrency, "dpq-handler")  # begins none before a call
 
     @property
     def running(self) -> list[Holding]:
         """The tasks of the running handlers."""
-        now = time.monotonic()  # the start of handlers that begin at the next turn of the loop
-        return [
-            Holding(taken.queue_index, taken.lease.task, self._began.get(handling, now))
-            for handling, taken in self._running.items()
-        ]
+        return [call.holding for call in self._running.values()]
 
     @property
     def free(self) -> int:
@@ -79,79 +59,57 @@ class AsyncRunner:
 
     def fill(self) -> None:
         """Begin handlers while there are tasks and room."""
-        while len(self._running) < self._concurrency and not self._state.stopping:
+        while self.free > 0 and not self._state.stopping:
             taken = self._fetcher.take()
             if taken is None:
                 return
             if taken.lease.alive:  # the lease may be lost before the handler begins
-                handling = asyncio.create_task(self._handle(taken))
-                self._running[handling] = taken
+                call = self._calls.make(taken, self._state)
+                self._running[asyncio.create_task(self._handle(call))] = call
 
-    def _leave(self, handling: "asyncio.Task[Any]") -> None:
-        """Make room for another handler."""
-        self._running.pop(handling, None)  # the run may have ended before the handler
-        self._began.pop(handling, None)
-        self._confirming.discard(handling)
-        self.fill()
-        self._fetcher.change.note()
-
-    async def _handle(self, taken: Taken) -> None:
+    async def _handle(self, call: Call) -> None:
         """Call the handler of a task, and its hooks; hand the end over to the fetcher."""
-        queue_index, lease, _ = taken
-        context = self._calls.context(queue_index, lease, self._state)
+        calls = self._calls
         handling = cast("asyncio.Task[Any]", asyncio.current_task())
-        lease.lost = partial(_cancel_lost, context, lease, handling)
-        if not lease.alive:  # the lease was lost before the handler began
-            self._leave(handling)
-            return
-        began = self._began[handling] = time.monotonic()
-        tracing = self._calls.traced and self._calls.trace(queue_index, lease.task)
-        error, kept = await self._call(queue_index, context)
         try:
-            if self._calls.hooked:
-                for hook, args in self._calls.hooks_at_end(context, error):
-                    await self._call_hook(hook, *args)
-        finally:
-            if tracing:
-                tracing.end(error)
+            call.lease.lost = partial(_cancel_lost, call, handling)
+            if not call.lease.alive:  # the lease was lost before the handler began
+                return
+            calls.start(call)
+            error = await self._call(call)
             try:
-                budgets = tuple(context.budgets.values())
-                delay = self._calls.delay_after(queue_index, lease.task, error)
-                done = Done(queue_index, lease.task, error, budgets=budgets, cost=context.told)
-                done = done._replace(kept=kept, delay=delay)
-                await self._finish(handling, lease, done, began)
+                for hook, args in calls.hooks_at_end(call.context, error):
+                    await self._call_hook(hook, *args)
             finally:
-                self._leave(handling)  # a done callback would run after all others that are due
+                await self._finish(call, error)
+        finally:  # a done callback would run after all others that are due
+            self._running.pop(handling, None)  # the run may have ended before the handler
+            self.fill()
+            self._fetcher.change.note()
 
-    async def _call(
-        self, queue_index: int, context: Context[Any]
-    ) -> tuple[BaseException | None, str]:
-        """Call the handler within its time limit; return its error, and the line of its result."""
-        task = context.task
+    async def _call(self, call: Call) -> BaseException | None:
+        """Call the handler within its time limit; return its error."""
+        calls = self._calls
         limit: asyncio.Timeout | None = None
-        seconds = task.time_limit or self._calls.time_limit
         try:
-            if self._calls.hooked:
-                await self._call_hook(self._calls.before, context)
-            handler = self._calls.find(task)
-            limit = asyncio.timeout(seconds) if seconds else None
+            await self._call_hook(calls.before, call.context)
+            handler = calls.find(call.task)
+            limit = asyncio.timeout(call.limit) if call.limit else None
             async with limit or _UNLIMITED:
-                args = (task, context) if handler.takes_context else (task,)
+                arguments = calls.arguments(handler, call)
                 if is_async(handler):
-                    result = handler.call(*args)
+                    result = handler.call(*arguments)
                 else:
-                    result = await self._in_a_thread(partial(handler.call, *args))
+                    result = await self._in_a_thread(partial(handler.call, *arguments))
                 if inspect.isawaitable(result):
                     result = await result
-                if result is not None:
-                    check_result(handler, result)
-                    context.hear(budgets_in(result))
-            return None, self._calls.kept(queue_index, handler, task, result)
+            calls.take_result(call, handler, result)
         except BaseException as raised:  # the error decides how the task goes on
             if isinstance(raised, TimeoutError) and limit and limit.expired():
-                context._lose(TIME_LIMIT)
-                return TimeoutError(f"ran longer than {seconds:g} s"), ""
-            return self._calls.signal_of(raised), ""
+                call.context._lose(TIME_LIMIT)
+                return TimeoutError(f"ran longer than {call.limit:g} s")
+            return calls.signal_of(raised)
+        return None
 
     async def _in_a_thread(self, call: Callable[[], Any]) -> Any:
         """Call a plain function, which may block, in a thread with the context of this task."""
@@ -168,21 +126,17 @@ class AsyncRunner:
             raise error
         return result
 
-    async def _finish(
-        self, handling: "asyncio.Task[Any]", lease: Lease, done: Done, began: float
-    ) -> None:
+    async def _finish(self, call: Call, error: BaseException | None) -> None:
         """Count and log the end of a handler; hand it over, and wait for its confirmation."""
-        calls, (queue_index, task, error) = self._calls, done[:3]
-        calls.count(error, lease)
-        self._fetcher.took(time.monotonic() - began)
-        if self._logs_ends:
-            calls.log_end(queue_index, task, error, began)
+        calls = self._calls
+        done = calls.done(call, error)
+        calls.count(error, call.lease)
+        self._fetcher.took(time.monotonic() - call.began)
         held = self._deliveries.claim(done)
-        if error is not None and (held or isinstance(error, Exception)):
-            calls.log_failure(queue_index, task, error)
+        calls.log_end(call, error, held=held)
         if held:  # else the handler itself has ended the delivery, or the lease is lost
             self._fetcher.add(done)
-            self._confirming.add(handling)
+            call.ended = True
             await self._fetcher.confirm()
 
     async def _call_hook(self, hook: Callable[..., Any] | None, *args: Any) -> None:
@@ -205,34 +159,44 @@ class AsyncRunner:
             await change.wait(left)
             await self._fetcher.send_ends()
 
-    def unfinished(self) -> dict["asyncio.Task[Any]", Taken]:
-        """List the handlers that still run; those that wait for a confirmation have ended."""
-        return {
-            handling: taken
-            for handling, taken in self._running.items()
-            if handling not in self._confirming
-        }
+    async def give_back_running(self) -> int:
+        """Give back the tasks of handlers that still run, uncounted; return their number.
+
+        Those that wait for a confirmation have ended.
+        """
+        unfinished = {h: call for h, call in self._running.items() if not call.ended}
+        left = self._fetcher.give_back(
+            Taken(call.queue_index, call.lease) for call in unfinished.values()
+        )
+        await cancel_all(unfinished)
+        await self._fetcher.send_ends()
+        return left
+
+    @property
+    def _confirming(self) -> "list[asyncio.Task[Any]]":
+        return [handling for handling, call in self._running.items() if call.ended]
 
     async def wait_for_confirmations(self) -> None:
         """Wait until ended handlers have the confirmation of their acks. If a call was
         interrupted and the server did not know its script, the task is not acked yet."""
-        if self._confirming:
-            await asyncio.wait(self._confirming, timeout=CONFIRM_SECONDS + LEAVE_SECONDS)
+        if confirming := self._confirming:
+            await asyncio.wait(confirming, timeout=CONFIRM_SECONDS + LEAVE_SECONDS)
             # Sends the acks that failed; those interrupted now are left out.
             await self._fetcher.send_ends()
-        if self._confirming:
+        if confirming := self._confirming:
             log.warning(
                 "%s: ends before the server has confirmed the end of %d deliveries",
-                *(self._calls.name, len(self._confirming)),
-                extra=fields("not_confirmed", worker=self._calls.name, count=len(self._confirming)),
+                *(self._calls.name, len(confirming)),
+                extra=fields("not_confirmed", worker=self._calls.name, count=len(confirming)),
             )
-            await cancel_all(self._confirming)
+            await cancel_all(confirming)
 
 
-def _cancel_lost(context: Context[Any], lease: Lease, handling: "asyncio.Task[Any]") -> None:
-    tell_lost(context, lease)
-    task = lease.task.id
-    handling.cancel(f"task {task} was cancelled" if lease.cancelled else f"lease of {task} lost")
+def _cancel_lost(call: Call, handling: "asyncio.Task[Any]") -> None:
+    call.lose()
+    task = call.task.id
+    cancelled = call.lease.cancelled
+    handling.cancel(f"task {task} was cancelled" if cancelled else f"lease of {task} lost")
 
 
 async def cancel_all(handling: Collection["asyncio.Task[Any]"]) -> None:

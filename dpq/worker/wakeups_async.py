@@ -1,38 +1,62 @@
-"""The wake-ups of an asyncio worker: the twin of wakeups.py. `AsyncFetcher` calls it."""
+"""The wake-ups of a worker that finds no task: it waits for them at the server.
 
-import asyncio
+The fetcher calls it. It must not decide when the worker waits.
+"""
+
+import math
 import time
 from collections.abc import Iterable, Sequence
+from typing import Any
 
-from dpq.link.connections_async import AsyncConnections
+from dpq.link.blocks import block_seconds
 from dpq.link.waiter_async import AsyncWaiter, sleep
-from dpq.link.watches import RECHECK_SECONDS, Marker, Watch, owned_markers
+from dpq.link.watches import Marker, Watch, owned_markers, time_left
+from dpq.worker.change_async import AsyncChange
+
+LOOK_SECONDS = 0.1
+"""Seconds of a block of a client that is not Redis's own: perhaps no change ends it."""
+
+
+class _Patient(AsyncWaiter):
+    """A waiter whose block outlasts its wait. So an idle worker sends nothing."""
+
+    def _block_seconds(self, left: float) -> float:
+        if self._nodes.direct:
+            return block_seconds(self._nodes, math.inf)
+        return min(left, LOOK_SECONDS)
 
 
 class AsyncWakeUps:
-    """Async `WakeUps`."""
+    """The wake-ups of a worker: one waiter on the markers of all its queues.
 
-    def __init__(self, connections: AsyncConnections, markers: Sequence[str]) -> None:
+    `watches` are those of all queues; there are none while the worker does not wait.
+    """
+
+    def __init__(self, connections: Any, markers: Sequence[str], change: AsyncChange) -> None:
         self.watches: list[Watch] = []
         self._connections = connections
-        self._waiter = AsyncWaiter(connections, markers)
+        self._waiter = _Patient(connections, markers)
+        self._change = change
 
-    async def wait(self, change: "asyncio.Future[None]") -> bool:
-        """Wait for a wake-up or for `change`; return True if it is time to ask the server."""
-        return await sleep(self._waiter, self.watches, time.monotonic() + RECHECK_SECONDS, change)
+    async def wait(self, until: float) -> bool:
+        """Wait for a wake-up or a change; return True if it is time to ask the server."""
+        with self._change.heard() as change:
+            look = await sleep(self._waiter, self.watches, until, change)
+        return look and (time.monotonic() < until or time_left(self.watches, math.inf) <= 0)
 
     async def stop(self, owed: Iterable[Marker] | None = None) -> None:
-        """Async `WakeUps.stop`."""
-        await self._waiter.withdraw(owned_markers(self.watches) if owed is None else owed)
+        """Stop waiting; pass on wake-ups, by default all that this worker has not looked for."""
+        with self._change.others():
+            await self._waiter.withdraw(owned_markers(self.watches) if owed is None else owed)
         self.watches = []
 
     async def follow(self, markers: Sequence[str]) -> None:
-        """Async `WakeUps.follow`."""
+        """Wait on these markers from now on, which may be the same."""
         if tuple(markers) != self._waiter.markers:
-            await self.close()
-            self._waiter = AsyncWaiter(self._connections, markers)
+            await self.aclose()
+            self._waiter = _Patient(self._connections, markers)
 
-    async def close(self) -> None:
-        """Async `WakeUps.close`."""
+    async def aclose(self) -> None:
+        """Stop waiting, and close the connections."""
         await self.stop()
         await self._waiter.aclose()

@@ -10,7 +10,7 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from queue import Empty, SimpleQueue
 from types import FrameType
@@ -21,10 +21,8 @@ from dpq.model.validation import error_line
 from dpq.queue.inside import session_of
 from dpq.queue.queue import DPQ
 from dpq.worker.base import WorkerBase
-from dpq.worker.progress_notes import SEND_SECONDS
+from dpq.worker.heartbeats import Holding
 from dpq.worker.run_state import (
-    BEAT_SECONDS,
-    HEARTBEAT,
     LEAVE_SECONDS,
     MAIN_LOOP,
     STOP_CHECK_SECONDS,
@@ -34,7 +32,6 @@ from dpq.worker.stop_signals import stop_signals
 
 if TYPE_CHECKING:
     from dpq.queue.base import QueueBase
-    from dpq.script.command import Steps
 
 __all__ = ["Worker"]
 
@@ -150,13 +147,15 @@ class Worker(WorkerBase[DPQ[Any]]):
             )
             for n in range(self.concurrency)
         ]
-        beating = threading.Thread(target=self._beat, name="dpq-beat", daemon=True)
+        beating = threading.Thread(
+            target=self._telling.run, args=(self._held, self._heed), name="dpq-beat", daemon=True
+        )
         with self._signals() if signals else nullcontext():
             try:
                 for thread in (beating, *threads):
                     thread.start()
                 if self.time_limit is not None or self.prefetch:
-                    self._runner.overdue.start()
+                    self._runner.start_watch()
                 self._wait_for_stop()
             # On an interrupt, or without more threads, no part works on unseen.
             except BaseException:
@@ -196,23 +195,21 @@ class Worker(WorkerBase[DPQ[Any]]):
         with self._lock:
             self._state.stopping = True
             self._stop_numbers.put(0)
-            self._runner.overdue.stop()
-            self._fetcher.stop()
+            self._runner.stop()
 
     # Beginning
 
     def _begin(self, until_empty: bool) -> None:
         """Open the queues, and make the parts of a run."""
+        from dpq.worker.change import Change
         from dpq.worker.fetcher import Fetcher
         from dpq.worker.runner import Runner
+        from dpq.worker.telling import Telling
         from dpq.worker.wakeups import WakeUps
 
         self._stop_numbers: SimpleQueue[int] = SimpleQueue()  # signal numbers; 0: `stop` was called
         # An Event does not fit: a signal handler that sets it needs its lock, and the interrupted
         # thread may hold this lock.
-        self._gone = threading.Event()
-        self._noted = threading.Event()
-        self._calls.progress.wake = self._noted.set
         self._cut_short = threading.Event()
         self._leaving_by: threading.Thread | None = None
         self._fault: BaseException | None = None
@@ -221,16 +218,18 @@ class Worker(WorkerBase[DPQ[Any]]):
             session_of(queue).ready()
         state = RunState(until_empty=until_empty, end=self._end)
         plan, session = self._new_plan(state), session_of(self.queues[0])
-        wakeups = WakeUps(session.connections, plan.markers())
-        self._fetcher = Fetcher(plan, session, wakeups, self._lock)
+        change = Change(self._lock)
+        wakeups = WakeUps(session.connections, plan.markers(), change)
+        self._fetcher = Fetcher(plan, session, wakeups, change)
         self._runner = Runner(
-            self._calls,
-            self._deliveries,
-            self._fetcher,
-            state,
-            lock=self._lock,
-            guarded=self._guarded,
+            *(self._calls, self._deliveries, self._fetcher, state, self._lock, self._guarded)
         )
+        progress = self._calls.progress
+        self._telling = Telling(
+            *(self.name, self.queues, self.concurrency, state, session, progress)
+        )
+        self._telling.on_beat = self._on_beat
+        progress.wake = self._telling.noted.set
         with self._lock:
             self._begin_run(state)
             if state.stopping:
@@ -301,55 +300,35 @@ class Worker(WorkerBase[DPQ[Any]]):
         try:
             self._guarded(lambda: self._finish(threads))
         finally:
-            self._gone.set()
-            self._noted.set()
+            self._telling.end()
 
     def _finish(self, threads: list[threading.Thread]) -> None:
         """Wait for the running handlers, then give back the tasks that are left."""
-        overdue = self._runner.overdue
-        self._fetcher.give_back_unbegun()
+        fetcher, runner = self._fetcher, self._runner
+        runner.wait_for_lead()
+        with self._lock:
+            fetcher.give_back_unbegun()
         give_up = time.monotonic() + self.grace
-        for thread in (*threads, overdue.thread):
+        for thread in (*threads, runner.watch):
             while thread.is_alive() and time.monotonic() < give_up and not self._cut_short.is_set():
                 thread.join(STOP_CHECK_SECONDS / 5)
-                overdue.end_overdue()
-                self._fetcher.send_ends()
-        self.given_back = self._runner.give_back_running()
+                runner.end_overdue()
+                with self._lock:
+                    fetcher.send_ends()
+        self.given_back = runner.give_back_running()
+        self._log_given_back()
         with self._lock:
             self._on = False
-        self._log_unfinished()
-        self._fetcher.close()
+            fetcher.send_ends()
+            fetcher.close()
+            fetcher.change.close()
 
     # Heartbeats
 
-    def _beat(self) -> None:
-        """Send heartbeats at the beginning, every 10 s at most, and at the end."""
-        while not self._gone.is_set():
-            self._state.pulse.move(HEARTBEAT)
-            held = self._runner.running + self._fetcher.held
-            self._send_beat(self._heartbeats.beat(held, self._state.quiet))
-            next_beat = time.monotonic() + self._heartbeats.pause(BEAT_SECONDS)
-            while not self._gone.is_set() and (left := next_beat - time.monotonic()) > 0:
-                if not self._noted.wait(left):
-                    break
-                self._noted.clear()
-                self._send_progress()
-                self._gone.wait(SEND_SECONDS)
-        self._send_beat(self._heartbeats.leave())
+    def _held(self) -> list[Holding]:
+        with self._lock:
+            return self._runner.running + self._fetcher.held
 
-    def _send_progress(self) -> None:
-        """Send what handlers have told of their progress."""
-        if told := self._calls.progress.take(self._operations):
-            try:
-                session_of(self.queues[0]).send_all(told)
-            except Exception:  # the next note is sent all the same
-                about = fields("progress_not_told", worker=self.name)
-                log.debug("%s: cannot tell of progress", self.name, exc_info=True, extra=about)
-
-    def _send_beat(self, operations: Sequence[Steps[Any]]) -> None:
-        try:
-            self._told(session_of(self.queues[0]).send_all(operations))
-        except Exception:  # a worker that cannot send heartbeats works on
-            self._state.pulse.hear(answered=False)
-            about = fields("not_told", worker=self.name)
-            log.debug("%s: cannot tell of itself", self.name, exc_info=True, extra=about)
+    def _heed(self) -> None:
+        with self._lock:
+            self._fetcher.heed()

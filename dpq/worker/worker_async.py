@@ -9,22 +9,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-import time
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from dpq.model.log_fields import fields
 from dpq.queue.inside import session_of
 from dpq.queue.queue_async import AsyncDPQ
 from dpq.worker.base import WorkerBase
-from dpq.worker.progress_notes import SEND_SECONDS
-from dpq.worker.run_state import BEAT_SECONDS, LEAVE_SECONDS, MAIN_LOOP, RunState
+from dpq.worker.heartbeats import Holding
+from dpq.worker.run_state import LEAVE_SECONDS, RunState
 from dpq.worker.stop_signals import stop_signals
 
 if TYPE_CHECKING:
     from dpq.queue.base import QueueBase
-    from dpq.script.command import Steps
 
 __all__ = ["AsyncWorker"]
 
@@ -84,7 +82,7 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
 
     async def _go_on(self, signals: bool | None) -> int:
         """Run handlers until the end of a run that has begun, and leave it; see `run`."""
-        self._beating = asyncio.create_task(self._beat())
+        self._beating = asyncio.create_task(self._telling.run(self._held, self._fetcher.heed))
         with nullcontext() if signals is False else self._signals(all_of_them=bool(signals)):
             working = asyncio.create_task(self._work())
             try:
@@ -123,16 +121,13 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
 
     async def _begin(self, until_empty: bool) -> None:
         """Open the queues, and make the parts of a run."""
-        from dpq.worker.fetcher_async import AsyncFetcher, Change
+        from dpq.worker.change_async import AsyncChange
+        from dpq.worker.fetcher_async import AsyncFetcher
         from dpq.worker.runner_async import AsyncRunner
+        from dpq.worker.telling_async import AsyncTelling
         from dpq.worker.wakeups_async import AsyncWakeUps
 
-        self._change = Change()
-        self._gone = asyncio.Event()
-        self._noted = asyncio.Event()
-        loop, noted = asyncio.get_running_loop(), self._noted
-        # A handler may tell its progress from a thread of its own.
-        self._calls.progress.wake = lambda: loop.call_soon_threadsafe(noted.set)
+        self._change = AsyncChange()
         self._grace_left = self.grace
         state = RunState(until_empty=until_empty, end=self._end)
         self._begin_run(state)
@@ -140,17 +135,19 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
             session_of(queue).require_open()
             await session_of(queue).ready()
         plan, session = self._new_plan(state), session_of(self.queues[0])
-        wakeups = AsyncWakeUps(session.connections, plan.markers())
-        self._fetcher = AsyncFetcher(
-            plan, session, wakeups, self._change, concurrency=self.concurrency
-        )
+        wakeups = AsyncWakeUps(session.connections, plan.markers(), self._change)
+        self._fetcher = AsyncFetcher(plan, session, wakeups, self._change)
         self._runner = AsyncRunner(
-            self._calls,
-            self._deliveries,
-            self._fetcher,
-            state,
-            concurrency=self.concurrency,
+            *(self._calls, self._deliveries, self._fetcher, state, self.concurrency)
         )
+        progress = self._calls.progress
+        self._telling = AsyncTelling(
+            *(self.name, self.queues, self.concurrency, state, session, progress)
+        )
+        self._telling.on_beat = self._on_beat
+        loop, noted = asyncio.get_running_loop(), self._telling.noted
+        # A handler may tell its progress from a thread of its own.
+        progress.wake = lambda: loop.call_soon_threadsafe(noted.set)
 
     @contextmanager
     def _signals(self, *, all_of_them: bool) -> Iterator[None]:
@@ -195,60 +192,20 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
 
     async def _finish(self) -> None:
         """Wait for the running handlers, then give back the tasks that are left."""
-        from dpq.worker.runner_async import cancel_all
-
         fetcher, runner = self._fetcher, self._runner
         await fetcher.give_back_unbegun()
         await runner.wait_for_handlers(lambda: self._grace_left)
-        unfinished = runner.unfinished()
-        self.given_back = fetcher.give_back(unfinished.values())
-        self._log_unfinished()
-        await cancel_all(unfinished)
-        await fetcher.send_ends()
+        self.given_back = await runner.give_back_running()
+        self._log_given_back()
         await runner.wait_for_confirmations()
-        await fetcher.close()
-        self._gone.set()
-        self._noted.set()
+        await fetcher.aclose()
+        self._telling.end()
         await asyncio.wait([self._beating], timeout=LEAVE_SECONDS)
         self._beating.cancel()
         self._log_totals()
 
-    # Heartbeats
-
-    async def _beat(self) -> None:
-        """Send heartbeats at the beginning, every 10 s at most, and at the end."""
-        while not self._gone.is_set():
-            # The main loop is the event loop, which runs all handlers.
-            self._state.pulse.move(MAIN_LOOP)
-            held = self._runner.running + self._fetcher.held
-            await self._send_beat(self._heartbeats.beat(held, self._state.quiet))
-            next_beat = time.monotonic() + self._heartbeats.pause(BEAT_SECONDS)
-            while not self._gone.is_set() and (left := next_beat - time.monotonic()) > 0:
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(self._noted.wait(), left)
-                if self._noted.is_set():
-                    self._noted.clear()
-                    await self._send_progress()
-        await self._send_beat(self._heartbeats.leave())
-
-    async def _send_progress(self) -> None:
-        """Send what handlers have told of their progress, then pause."""
-        if told := self._calls.progress.take(self._operations):
-            try:
-                await session_of(self.queues[0]).send_all(told)
-            except Exception:  # the next note is sent all the same
-                about = fields("progress_not_told", worker=self.name)
-                log.debug("%s: cannot tell of progress", self.name, exc_info=True, extra=about)
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._gone.wait(), SEND_SECONDS)
-
-    async def _send_beat(self, operations: Sequence[Steps[Any]]) -> None:
-        try:
-            self._told(await session_of(self.queues[0]).send_all(operations))
-        except Exception:  # a worker that cannot send heartbeats works on
-            self._state.pulse.hear(answered=False)
-            about = fields("not_told", worker=self.name)
-            log.debug("%s: cannot tell of itself", self.name, exc_info=True, extra=about)
+    def _held(self) -> list[Holding]:
+        return self._runner.running + self._fetcher.held
 
 
 def _is_free(handler: object) -> bool:

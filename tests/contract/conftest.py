@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from kit.awaited import LOOPS, PATIENCE, RUN_ON, asyncio_client
+from kit.hosts import Host
 from kit.workers import Gate, Make, Start, queues, threads_of_workers
 from redis import Redis
 
@@ -35,6 +36,12 @@ def gate() -> Iterator[Gate]:
     gate = Gate()
     yield gate
     gate.open()
+
+
+@pytest.fixture
+def host() -> Iterator[Host]:
+    with Host().serving() as host:
+        yield host
 
 
 @pytest.fixture

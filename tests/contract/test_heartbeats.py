@@ -21,7 +21,7 @@ def q(make: Make) -> DPQ[Any]:
 
 def tell_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let workers tell of themselves all the time."""
-    for module in ("worker", "worker_async"):
+    for module in ("telling", "telling_async"):
         monkeypatch.setattr(f"dpq.worker.{module}.BEAT_SECONDS", 0.02)
 
 

@@ -12,29 +12,19 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import aiohttp
 import httpx
 import pytest
-import requests
 from kit.awaited import asyncio_queue
-from kit.hosts import Host
+from kit.clients import asking, blocking, got
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ReadOnlyError
 
-import dpq.aiohttp
 import dpq.httpx
-import dpq.requests
-from dpq import DPQ, AsyncDPQ, ConfigurationError
+from dpq import DPQ, ConfigurationError
 from dpq.http import wire
 from dpq.server import Server, find_binary
 
 GROUP = "127.0.0.1"
-
-
-@pytest.fixture
-def host() -> Iterator[Host]:
-    with Host().serving() as host:
-        yield host
 
 
 @pytest.fixture
@@ -113,12 +103,7 @@ def opened(request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
     made: list[Any] = []
 
     def make(q: DPQ[Any], **options: Any) -> Any:
-        if request.param == "httpx":
-            made.append(httpx.Client(transport=dpq.httpx.Transport(q, **options)))
-        else:
-            session = requests.Session()
-            session.mount("http://", dpq.requests.Adapter(q, **options))
-            made.append(session)
+        made.append(blocking(request.param, q, **options))
         return made[-1]
 
     yield make
@@ -138,17 +123,6 @@ def test_a_report_that_fails_spoils_nothing(live, host, opened, caplog, path):
     assert failing.count == (2 if path == "left" else 1)
     assert len(told(caplog, "permit_not_told")) == failing.count
     assert live._leases._held == {}  # its lease runs out
-
-
-async def asked(kind: str, q: AsyncDPQ[Any], url: str, **options: Any) -> str:
-    """The body of an answer, of a client of asyncio."""
-    if kind == "httpx":
-        transport = dpq.httpx.AsyncTransport(q, **options)
-        async with httpx.AsyncClient(transport=transport) as client:
-            return (await client.get(url)).text
-    middleware = dpq.aiohttp.Middleware(q, **options)
-    async with aiohttp.ClientSession(middlewares=[middleware]) as session, session.get(url) as got:
-        return await got.text()
 
 
 def test_a_permit_whose_end_fails(live, caplog):
@@ -208,6 +182,11 @@ def test_it_raises_unless_told(live, host, opened):
 @pytest.mark.parametrize("kind", ["httpx", "aiohttp"])
 async def test_a_cancelled_request_ends_its_permit(redis, queue_name, host, kind, path):
     """While it waits for the answer, or reports it: no lease is left, and no connection."""
+
+    async def ask() -> None:
+        async with asking(kind, q) as client:
+            await got(client, f"{host.url}/{path}")
+
     async with asyncio_queue(redis, queue_name) as q:
         await q.set_limit(concurrency=1, group=GROUP)
         reporting = asyncio.Event()
@@ -220,16 +199,16 @@ async def test_a_cancelled_request_ends_its_permit(redis, queue_name, host, kind
             return await original(commands)
 
         q._session.connections.call_all = call_all  # type: ignore[method-assign]
-        asking = asyncio.create_task(asked(kind, q, f"{host.url}/{path}"))
+        asked = asyncio.create_task(ask())
         if path != "stream":
             await asyncio.wait_for(reporting.wait(), 60)
         else:
             deadline = time.monotonic() + 60
             while not host.came and time.monotonic() < deadline:  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
-        asking.cancel()
+        asked.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await asking
+            await asked
         await asyncio.gather(*q._background)
         assert q._leases._held == {}
         state = await q.admin.group(GROUP)

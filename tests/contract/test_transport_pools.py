@@ -3,16 +3,11 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import aiohttp
 import httpx
 import pytest
-import requests
 from kit.awaited import asyncio_queue
-from kit.hosts import Host
+from kit.clients import asking, blocking, got
 
-import dpq.aiohttp
-import dpq.httpx
-import dpq.requests
 from dpq import DPQ, ConfigurationError, LimitTimeoutError, RateLimit
 
 GROUP = "127.0.0.1"
@@ -31,12 +26,6 @@ def member_of(request: Any) -> str | None:
     return next((name for name, value in KEYS.items() if value == key), None)
 
 
-@pytest.fixture
-def host() -> Iterator[Host]:
-    with Host().serving() as host:
-        yield host
-
-
 Ask = Callable[..., Any]
 
 
@@ -46,16 +35,10 @@ def ask(request: pytest.FixtureRequest, live: DPQ[Any]) -> Iterator[Ask]:
     made: list[Any] = []
 
     def send(url: str, key: str | None = None, **options: Any) -> Any:
-        client: Any
-        if request.param == "httpx":
-            client = httpx.Client(transport=dpq.httpx.Transport(live, **options))
-        else:
-            client = requests.Session()
-            client.mount("http://", dpq.requests.Adapter(live, **options))
-        made.append(client)
+        made.append(blocking(request.param, live, **options))
         if key:
-            client.headers["X-Api-Key"] = key
-        return client.get(url)
+            made[-1].headers["X-Api-Key"] = key
+        return made[-1].get(url)
 
     yield send
     for each in made:
@@ -106,14 +89,7 @@ def test_a_429_closes_the_member_that_was_used(live, host, ask, limited):
 def test_a_redirect_to_another_host_carries_no_key(live, host, kind):
     """What `prepare` has set was for one request; the caller's own headers stay."""
     live.set_limit(9, 1, 9, group=GROUP, members=["a"])
-    client: Any
-    if kind == "httpx":
-        transport = dpq.httpx.Transport(live, prepare=set_key)
-        client = httpx.Client(transport=transport, follow_redirects=True)
-    else:
-        client = requests.Session()
-        client.mount("http://", dpq.requests.Adapter(live, prepare=set_key))
-    with client:
+    with blocking(kind, live, prepare=set_key) as client:
         response = client.get(f"{host.url}/away")
     assert response.text == "ok"
     assert host.keys == ["secret-a", ""]
@@ -126,21 +102,10 @@ async def test_asyncio_clients(redis, queue_name, host, kind):
 
     async def ask(key: str | None = None, path: str = "", **options: Any) -> int:
         headers = {"X-Api-Key": key} if key else {}
-        if kind == "httpx":
-            transport = dpq.httpx.AsyncTransport(q, **options)
-            async with httpx.AsyncClient(
-                transport=transport, headers=headers, follow_redirects=True
-            ) as session:
-                response = await session.get(host.url + path)
-                permits.append(response.extensions["dpq_permit"])
-                return response.status_code
-        middleware = dpq.aiohttp.Middleware(q, **options)
-        async with (
-            aiohttp.ClientSession(middlewares=[middleware], headers=headers) as session,
-            session.get(host.url + path) as got,
-        ):
-            permits.append(got.dpq_permit)  # type: ignore[attr-defined]
-            return got.status
+        async with asking(kind, q, headers=headers, **options) as client:
+            status, _, permit = await got(client, host.url + path)
+            permits.append(permit)
+            return status
 
     permits: list[Any] = []
     async with asyncio_queue(redis, queue_name) as q:

@@ -42,6 +42,7 @@ from dpq import (
     TaskState,
     Worker,
 )
+from dpq.link.watches import RECHECK_SECONDS
 from dpq.server import Server
 from dpq.worker.fetch_plan import FetchPlan
 from dpq.worker.stop_signals import stop_signals
@@ -64,6 +65,14 @@ def test_one_handler_gets_every_task(q: DPQ[Any]) -> None:
     assert worker.drain() == 20
     assert sorted(seen) == list(range(20))
     assert (q.stats().acked, q.size(), worker.handled) == (20, 0, Counter(done=20))
+
+
+def test_drain_ends_with_the_last_task(q: DPQ[Any]) -> None:
+    """Also if its end is sent alone, since the pops before it found nothing."""
+    q.push_many(Push(seconds / 50) for seconds in range(7))
+    began = time.monotonic()
+    assert Worker(q, lambda task: time.sleep(task.payload), concurrency=8).drain() == 7
+    assert time.monotonic() - began < RECHECK_SECONDS / 2
 
 
 def test_a_handler_may_take_the_context(q: DPQ[Any]) -> None:
@@ -202,7 +211,7 @@ def test_a_handler_is_told_that_its_task_is_cancelled(
     """By the next extension or heartbeat, `context.cancelled` is true; it is no lost lease."""
     caplog.set_level(logging.INFO, "dpq")
     if told_by == "heartbeat":
-        for module in ("worker", "worker_async"):
+        for module in ("telling", "telling_async"):
             monkeypatch.setattr(f"dpq.worker.{module}.BEAT_SECONDS", 0.02)
     told: list[Any] = []
     done = threading.Event()

@@ -424,7 +424,7 @@ def test_a_429_closes_what_it_names(run: Run, q: DPQ) -> None:
     run("task", "rate-limited", *line_of(one(run("pop"))), 500)
     said = run("why", task_id).stdout
     assert "its group 'g' is closed (rate limited by its host) for another" in said
-    assert re.search(r"state +rate limited until", run("limit", "list", "--group", "g").stdout)
+    assert "rate limited until" in run("limit", "list", "--group", "g").stdout
     other = q.push(2)
     run("task", "rate-limited", *line_of(one(run("pop"))), 500, "--scope", "queue")
     assert run("why", other).stdout.startswith("the queue is closed (rate limited by its host)")
@@ -685,7 +685,7 @@ def test_export_and_import(run, q, url, name):
     q.push_many([Push(n, n, key=f"k{n}") for n in range(250)])
     q.set_limit(1000, 1, burst=1000)
     other = f"{name}-b"
-    out = run("admin", "export", "--pause")
+    out = run("admin", "export")
     assert len(out.stdout.splitlines()) == 253
     assert "exported 250 tasks and 1 limits" in out.stderr
     into = ("admin", "import", "--queue", other)

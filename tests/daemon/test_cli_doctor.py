@@ -92,3 +92,11 @@ def test_daemons_warn_of_the_server_and_other_commands_do_not(
         assert any(line.startswith("warning: ") and warned in line for line in process.stderr)
         process.terminate()
         assert warned not in process.communicate(timeout=60)[1]
+
+
+def test_it_shows_how_far_it_is(run: Run, q: DPQ, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A check of many tasks takes seconds; meanwhile it counts what it has looked at."""
+    monkeypatch.setattr("dpq.cli._progress.LINE_SECONDS", 0)
+    q.push(1)
+    attend(q)
+    assert "checked 200 entries" in run("doctor").stderr

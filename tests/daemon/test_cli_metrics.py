@@ -15,7 +15,7 @@ from dpq.server import Server
 
 @pytest.mark.parametrize(
     "words",
-    [["metrics", "--listen", "127.0.0.1:0"], ["scheduler", "--metrics-port", "0"]],
+    [["metrics", "--port", "0"], ["scheduler", "--metrics-port", "0"]],
     ids=["metrics", "scheduler"],
 )
 def test_a_program_answers_scrapes(first_server: Server, words: list[str]) -> None:

@@ -216,8 +216,10 @@ def run(code: str, names: dict[str, Any], url: str, **instead: str) -> None:
 def test_the_program_of_readme_survives_a_kill(url, tmp_path):
     """It follows links; another process goes on when one is killed, and Ctrl-C ends it."""
     (code,) = blocks(README, "python")
-    demo = [sys.executable, "-m", "dpq.demo", "--serve", "--port", "0"]
-    with subprocess.Popen(demo, stdout=subprocess.PIPE, text=True) as served:
+    demo = [sys.executable, "-m", "dpq.demo", "--serve"]
+    told = subprocess.run([*demo, "--help"], capture_output=True, text=True, check=True).stdout
+    assert re.search(r"--port PORT\s+8429;", told)  # the address of the program, without an option
+    with subprocess.Popen([*demo, "--port", "0"], stdout=subprocess.PIPE, text=True) as served:
         assert served.stdout
         (address,) = re.findall("^http://([0-9.:]+) answers", served.stdout.readline())
         code = code.replace("127.0.0.1:8429", address).replace("embedded:./queue", url)

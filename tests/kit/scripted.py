@@ -2,7 +2,7 @@
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from types import SimpleNamespace
@@ -102,19 +102,12 @@ class ScriptedSession:
         self.asking = 0
         self._lock = threading.Lock()
 
-    def run_all(self, operations: Sequence[Any]) -> list[Any]:
+    def send_all(self, operations: Sequence[Any]) -> Any:
         with self._one_pop_at_a_time(operations), self._lock:
             self.sent.append([name for name, *_ in operations])
             cut = any(name not in ("pop", "stats") for name, *_ in operations)
             cut = cut and bool(self.cuts) and self.cuts.popleft()
             return [self._answer(*operation, cut=cut) for operation in operations]
-
-    def send_all(self, operations: Sequence[Any]) -> Any:
-        return self.run_all(operations)
-
-    def begin_all(self, operations: Sequence[Any]) -> Callable[[], list[Any]]:
-        results = self.run_all(operations)
-        return lambda: results
 
     def _answer(self, name: str, queue: ScriptedQueue, *args: Any, cut: bool) -> Any:
         if name == "pop":
@@ -146,8 +139,8 @@ class ScriptedSession:
 class AsyncScriptedSession(ScriptedSession):
     """The same, awaited."""
 
-    async def run_all(self, operations: Sequence[Any]) -> list[Any]:  # type: ignore[override]
-        return super().run_all(operations)
+    async def send_all(self, operations: Sequence[Any]) -> list[Any]:  # type: ignore[override]
+        return super().send_all(operations)
 
 
 class ScriptedWakeUps:
@@ -155,14 +148,14 @@ class ScriptedWakeUps:
 
     def __init__(self) -> None:
         self.watches: list[Watch] = []
-        self.waits = 0
+        self.waits: list[float] = []
         self.passed_on: list[Marker] = []
         self.closed = False
         self._waiting = threading.Lock()
 
-    def wait(self, seconds: float) -> bool:
+    def wait(self, until: float) -> bool:
         assert self._waiting.acquire(blocking=False), "two threads wait at the server"
-        self.waits += 1
+        self.waits.append(until)
         self._waiting.release()
         return True
 
@@ -177,14 +170,14 @@ class ScriptedWakeUps:
 class AsyncScriptedWakeUps(ScriptedWakeUps):
     """The same, awaited."""
 
-    async def wait(self, change: Any) -> bool:  # type: ignore[override]
-        self.waits += 1
+    async def wait(self, until: float) -> bool:  # type: ignore[override]
+        self.waits.append(until)
         return True
 
     async def stop(self, owed: Iterable[Marker] | None = None) -> None:  # type: ignore[override]
         super().stop(owed)
 
-    async def close(self) -> None:  # type: ignore[override]
+    async def aclose(self) -> None:
         super().close()
 
 
@@ -206,15 +199,19 @@ def plan_of(
 class ScriptedFetcher:
     """A fetcher of either kind that has some tasks, and notes the ends that it gets."""
 
-    def __init__(self, taken: Iterable[Any]) -> None:
+    def __init__(self, taken: Iterable[Any], deliveries: Deliveries, state: RunState) -> None:
         self.taken = deque(taken)
+        self.deliveries, self.state = deliveries, state
         self.ends: list[Done] = []
         self.change = SimpleNamespace(note=lambda: None)
 
-    def next_task(self) -> Any:
+        self.is_low = False
+
+    def take(self) -> Any:
         return self.taken.popleft() if self.taken else None
 
-    take = next_task
+    def step(self, free: int) -> None:
+        self.state.stopping = True
 
     def add(self, done: Done) -> None:
         self.ends.append(done)
@@ -225,11 +222,10 @@ class ScriptedFetcher:
 
     def send_late(self) -> None: ...
 
-    def look_again(self) -> None: ...
-
-    def wait_for_change(self, seconds: float) -> None: ...
-
-    def wait_for_confirmations(self) -> None: ...
+    def give_back(self, taken: Iterable[Any]) -> int:
+        held = self.deliveries.claim_back(taken)
+        self.ends += held
+        return len(held)
 
 
 class AsyncScriptedFetcher(ScriptedFetcher):

@@ -9,7 +9,6 @@ from redis import Redis
 from support import PATIENCE_S, wait_for
 
 from dpq.link import watches
-from dpq.worker import wakeups_async
 
 PATIENCE = float(PATIENCE_S)
 LONG = 150.0  # seconds of a wait that ends by itself when a test has given up
@@ -40,8 +39,7 @@ def wait_for_idle(redis: Redis, count: int = 1) -> None:
 
 def recheck(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     """Let what waits, of either kind, look by itself after so many seconds."""
-    for module in (watches, wakeups_async):
-        monkeypatch.setattr(module, "RECHECK_SECONDS", seconds)
+    monkeypatch.setattr(watches, "RECHECK_SECONDS", seconds)
 
 
 def kill_all(redis: Redis) -> None:

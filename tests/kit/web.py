@@ -28,15 +28,11 @@ class Browser(TestClient):
         assert answer.status_code == 200, answer.text
         return answer.json()
 
-    @property
-    def token(self) -> str:
-        return str(self.api("/token")["token"])
-
     def submit(self, path: str, status: int = 303, **fields: Any) -> Any:
         """Send a form, as a page of the dashboard does."""
         answer = self.post(
             path,
-            data={"token": self.token, **fields},
+            data=fields,
             headers={"sec-fetch-site": "same-origin"},
             follow_redirects=False,
         )
@@ -45,7 +41,7 @@ class Browser(TestClient):
 
     def call(self, path: str, body: Any = None, status: int = 200, method: str = "POST") -> Any:
         """Call the API, as a page of the dashboard does."""
-        headers = {"sec-fetch-site": "same-origin", "x-dpq-token": self.token}
+        headers = {"sec-fetch-site": "same-origin"}
         answer = self.request(method, f"/api{path}", json=body or {}, headers=headers)
         assert answer.status_code == status, answer.text
         return answer.json()

@@ -101,7 +101,7 @@ class Gate:
 def raising(error: BaseException) -> Callable[..., None]:
     """A handler, or a hook, that raises."""
 
-    def handler(*_: Any) -> None:
+    def handler(*_: Any, **__: Any) -> None:
         raise error
 
     return handler

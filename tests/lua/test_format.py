@@ -8,7 +8,7 @@ from kit.limits import fill
 
 from dpq import DPQ, ConfigurationError, Push, Task
 from dpq.script.keys import STORAGE_FORMAT
-from dpq.verbs.checking import CHECKED_PARTS
+from dpq.verbs.batches import CHECKED_PARTS
 
 pytestmark = pytest.mark.damaged
 

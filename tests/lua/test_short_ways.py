@@ -42,6 +42,11 @@ GROUPED = {
     "concurrency": [{"rate": [RateLimit(50, 10, 50)], "group": "*", "concurrency": 2}],
     "own": [{"rate": [RateLimit(3, 10)], "group": "g1"}],
     "queue": [{"rate": [RateLimit(30, 10, 12)]}],
+    "moving": [
+        {"rate": [RateLimit(30, 10, moving=True)]},
+        {"rate": [RateLimit(3, 10, moving=True)], "group": "*", "concurrency": 2},
+    ],
+    "own moving": [{"rate": [RateLimit(4, 10, moving=True)], "group": "g1"}],
     "all": [
         {"rate": [RateLimit(30, 10, 12)]},
         {"rate": [RateLimit(30, 10, 3)], "group": "*", "concurrency": 2},
@@ -172,6 +177,7 @@ REOPENED = {
     "full": {"rate": [RateLimit(50, 10, 50)], "concurrency": 1},
     "own": {"rate": [RateLimit(50, 10, 50)], "concurrency": 2, "group": "g"},
     "window": {"rate": [RateLimit(1, 10)], "concurrency": 1},
+    "moving": {"rate": [RateLimit(1, 10, moving=True)], "concurrency": 1},
 }
 
 

@@ -435,9 +435,6 @@ upkeep | a task may lapse once more than its push says | lua/errors
 Guard.require_own_page | the dashboard takes actions from other sites | web/web_safety
 - site == "same-origin" and (own or origin in (None, "null"))
 + site != "cross-site"
-Guard.form_token | a form of the dashboard is good in any session | web/web_safety
-- return self._signed("form", session)
-+ return self._signed("form")
 _endpoint.endpoint | the dashboard admits strangers | web/web_safety
 -             site.guard.admit(request, open_to_all=public)
 pages.py | the dashboard searches payloads that it does not show | web/web_pages

@@ -356,7 +356,7 @@ def administrator(stage: Stage) -> None:
         q.dead.purge()
         assert q.admin.workers()
         q.push("x" * 600)  # it stands apart
-        q.admin.import_(list(q.admin.export(pause=True)))
+        q.admin.import_(list(q.admin.export()))
         q.resume()
         damage(stage)
         assert q.check()

@@ -160,13 +160,13 @@ def test_the_client_wants_to_know_the_server(tls, queue_name):
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        ({"ssl_ca_certs": "/no/such.pem"}, "ssl_ca_certs is not a file"),
+        ({"ssl_ca_certs": "/no/such.pem"}, "ssl_ca_certs: there is no such file"),
         ({"ssl_ca_certs": "{}/client.key"}, "ssl_ca_certs holds no certificates"),
-        ({"ssl_ca_path": "/no/such"}, "ssl_ca_path is not a directory"),
-        ({"ssl_certfile": "/no/such.pem"}, "ssl_certfile is not a file"),
-        ({"ssl_keyfile": "/no/such.key"}, "ssl_keyfile is not a file"),
+        ({"ssl_ca_path": "/no/such"}, "ssl_ca_path: there is no such file"),
+        ({"ssl_certfile": "/no/such.pem"}, "ssl_certfile: there is no such file"),
+        ({"ssl_keyfile": "/no/such.key"}, "ssl_keyfile: there is no such file"),
         ({"ssl_certfile": ""}, "ssl_keyfile needs ssl_certfile"),
-        ({"ssl_keyfile": "{}/stranger.key"}, "are no certificate and its key"),
+        ({"ssl_keyfile": "{}/stranger.key"}, "do not belong together"),
         ({"ssl_cert_reqs": "maybe"}, "one of none, optional, required"),
         ({"ssl_certs": "x"}, "parameter that redis-py does not know"),
     ],

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dpq.explain.operations import Operations
-from dpq.verbs.description import Description
+from dpq.verbs.settings import Description
 
 
 @pytest.fixture

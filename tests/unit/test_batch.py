@@ -15,9 +15,11 @@ import pytest
 from dpq import RateLimited, Reject, Release, Retry
 from dpq.batch import BatchJob, Progress
 from dpq.batch import results as module
+from dpq.batch.job import fitted
 from dpq.batch.reader import Batch, Reader, target
 from dpq.batch.results import Results, hash_text, result_line
 from dpq.batch.sender import Sender
+from dpq.limits.words import read_word, write_word
 
 Answer = Callable[[httpx.Request], httpx.Response]
 
@@ -189,6 +191,7 @@ def test_what_an_answer_does(
     """What was paid for is kept as it came, or given up at once; what refuses every line of the
     account, or of its model, ends the run and leaves the line; else it is tried again, or dead."""
     monkeypatch.setattr("dpq.batch.sender.MAX_ANSWER_BYTES", 100)
+    monkeypatch.delattr("dpq.limits.signals.meaning_of")  # the sender asks for it, once
     said = httpx.Response(status, content=content, headers={"content-type": f"x/{kind}"})
     stops: list[str] = []
     client = sender(saved, batch, lambda _: said, lambda: stops.append(""))
@@ -197,6 +200,7 @@ def test_what_an_answer_does(
             send(client, batch, 1)
         if isinstance(raised.value, RateLimited):
             assert raised.value.reason.startswith(f"{status}: {content.decode()[:9]}")
+            assert (raised.value.status, raised.value.guessed) == (status, True)
     else:
         send(client, batch, 1)
         assert json.loads(saved.read_bytes())["response"]["body"] == then
@@ -324,3 +328,38 @@ def test_a_new_file_is_as_private_as_the_requests(
     finally:
         os.umask(before)
     assert saved.stat().st_mode & 0o777 == mode
+
+
+@pytest.mark.parametrize(
+    ("url", "given", "set_"),
+    [
+        ("https://api.openai.com/v1/x", "500/m", "500/min"),
+        ("https://api.openai.com/v1/x", "tokens=1000/m", "tokens=1000/min,burst=150"),
+        ("https://API.Anthropic.com:443/v1/messages", "100/m", "100/min,burst=15"),
+        ("https://api.anthropic.com/v1/messages", "100/m,burst=2", "100/min,burst=2"),
+        ("https://shop.myshopify.com/admin", "40/m", "40/min,burst=6"),
+        ("https://notmyshopify.com/admin", "40/m", "40/min"),
+        ("https://api.pyannote.ai/v1/diarize", "100/m", "100/min,moving"),
+        ("https://api.pyannote.ai/v1/diarize", "tokens=900/m", "tokens=900/min,moving"),
+        ("https://api.pyannote.ai/v1/diarize", "9/day@UTC", "9/day@UTC"),
+        ("https://api.pyannote.ai/v1/diarize", "2.5/m", "2.5/min"),
+    ],
+)
+def test_a_plain_rate_has_the_window_of_its_vendor(url: str, given: str, set_: str) -> None:
+    """A window that the user has chosen stays as it is, and so does that of an unknown host."""
+    job = BatchJob(Path("asks.jsonl"), url)
+    assert write_word(fitted(read_word(given), {"tokens": 20}, job.host)) == set_
+
+
+@pytest.mark.parametrize(
+    ("url", "group"),
+    [
+        ("http://127.0.0.1:8000/v1", "127.0.0.1"),
+        ("https://user@API.Example.:8443/v1", "api.example"),
+        ("https://bücher.example/v1", "xn--bcher-kva.example"),
+        ("http://[::1]:80/v1", "::1"),
+    ],
+)
+def test_the_group_is_the_host_as_the_transports_name_it(url: str, group: str) -> None:
+    """However it is spelled, and without its port."""
+    assert BatchJob(Path("asks.jsonl"), url).group == group

@@ -4,8 +4,7 @@ import asyncio
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from itertools import product
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given
@@ -24,27 +23,41 @@ from support import PATIENCE_S
 
 from dpq import RateLimited
 from dpq.link.watches import Watch
-from dpq.worker import exchanges, fetch_plan
+from dpq.worker import fetch_plan
+from dpq.worker.change import Change
+from dpq.worker.change_async import AsyncChange
 from dpq.worker.deliveries import Taken
 from dpq.worker.fetcher import Fetcher
-from dpq.worker.fetcher_async import AsyncFetcher, Change
+from dpq.worker.fetcher_async import AsyncFetcher
+from dpq.worker.handler_calls import HandlerCalls
+from dpq.worker.handlers import finder
 from dpq.worker.outcomes import Done
 from dpq.worker.run_state import RunState
+from dpq.worker.runner import Runner
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No pause after an error; what is read late is read at once."""
+    """No pause after an error."""
     monkeypatch.setattr(fetch_plan, "longer_pause", lambda _: 0.0)
-    monkeypatch.setattr(exchanges, "LATEST_ACK_SECONDS", 0.0)
 
 
 def tasks(count: int, name: str = "", **fields: Any) -> list[Any]:
     return [a_task(n, f"{name}{n}", **fields) for n in range(count)]
 
 
+@pytest.fixture(autouse=True)
+def closed() -> Iterator[None]:
+    """The sockets of all changes are closed."""
+    yield
+    while Scene.changes:
+        Scene.changes.pop().close()
+
+
 class Scene:
     """A fetcher of threads over scripted queues."""
+
+    changes: ClassVar[list[Change]] = []
 
     def __init__(
         self, *queues: ScriptedQueue, cuts: Any = (), until_empty: bool = True, **settings: Any
@@ -55,38 +68,66 @@ class Scene:
         self.wakeups = ScriptedWakeUps()
         self.plan = plan_of(queues, self.state, **settings)
         wakeups: Any = self.wakeups
-        self.fetcher = Fetcher(self.plan, self.session, wakeups, self.lock)
+        self.changes.append(Change(self.lock))
+        self.fetcher = Fetcher(self.plan, self.session, wakeups, self.changes[-1])
         self.seen: list[str] = []
 
     def end(self) -> None:
         self.state.stopping = True
-        self.fetcher.stop()
+        self.fetcher.change.note()
+
+    def next_task(self, free: int = 1) -> Taken | None:
+        """Step until there is a task, or the run ends."""
+        with self.lock:
+            while not (self.state.stopping or (taken := self.fetcher.take())):
+                self.fetcher.step(free)
+            return None if self.state.stopping else taken
 
     def work(self, error: BaseException | None = None) -> None:
         """Take tasks and end them at once, until the run ends."""
-        while taken := self.fetcher.next_task():
+        while taken := self.next_task():
             self.seen.append(taken.lease.task.id)
             self.finish(taken, error)
+
+    def run_threads(self, count: int) -> None:
+        """Let a runner of so many threads handle all tasks."""
+        calls = HandlerCalls[Any](
+            "worker", self.plan.queues, finder(lambda task: self.seen.append(task.id))
+        )
+        runner = Runner(
+            *(calls, self.plan.deliveries, self.fetcher, self.state, self.lock),
+            guarded=lambda work: work(),
+        )
+        threads = [threading.Thread(target=runner.work, daemon=True) for _ in range(count)]
+        runner.start_watch()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(PATIENCE_S)
+            with self.lock:
+                runner.stop()
+        with self.lock:
+            self.fetcher.send_ends()
 
     def finish(self, taken: Taken, error: BaseException | None = None) -> None:
         done = Done(taken.queue_index, taken.lease.task, error)
         assert self.plan.deliveries.claim(done)
         with self.lock:
             self.fetcher.add(done)
-        self.fetcher.confirm()
+            self.fetcher.confirm()
 
 
 def work_async(
     queues: list[ScriptedQueue], cuts: Any, prefetch: int, concurrency: int
-) -> tuple[list[str], AsyncScriptedSession, AsyncScriptedWakeUps]:
+) -> tuple[list[str], AsyncScriptedSession]:
     """Let an asyncio fetcher take all tasks; each of them ends at once."""
     session, wakeups, seen = AsyncScriptedSession(cuts), AsyncScriptedWakeUps(), list[str]()
 
     async def run() -> None:
         state = RunState(until_empty=True, end=lambda: setattr(state, "stopping", True))
-        plan = plan_of(queues, state, prefetch=prefetch)
+        plan = plan_of(queues, state, prefetch=prefetch, concurrency=concurrency)
         faked: Any = wakeups
-        fetcher = AsyncFetcher(plan, session, faked, Change(), concurrency=concurrency)
+        fetcher = AsyncFetcher(plan, session, faked, AsyncChange())
         while not state.stopping:
             for _ in range(concurrency):
                 if taken := fetcher.take():
@@ -98,7 +139,7 @@ def work_async(
         await fetcher.give_back_unbegun()
 
     asyncio.run(asyncio.wait_for(run(), PATIENCE_S))
-    return seen, session, wakeups
+    return seen, session
 
 
 ANSWERS = st.lists(st.sampled_from([0, 1, 2, 100, CUT]), max_size=8)
@@ -118,64 +159,30 @@ def test_all_tasks_come_once_and_all_ends_are_sent(counts: list[int], data: Any)
             for n, count in enumerate(counts)
         ]
 
-    scene = Scene(*queues(), cuts=cuts, prefetch=prefetch)
-    threads = [threading.Thread(target=scene.work) for _ in range(concurrency)]
-    for thread in threads:
-        thread.start()
-    while any(thread.is_alive() for thread in threads):
-        threads[0].join(0.001)
-        scene.fetcher.send_late()  # as the overdue watch does
-        scene.fetcher.look_again()
-    scene.fetcher.send_ends()
+    scene = Scene(*queues(), cuts=cuts, prefetch=prefetch, concurrency=concurrency)
+    scene.run_threads(concurrency)
     expected = [f"{n}-{i}" for n, count in enumerate(counts) for i in range(count)]
     assert sorted(scene.seen) == sorted(expected)
     assert Counter(scene.session.ended) == Counter(("ack", each) for each in expected)
 
-    seen, session, _ = work_async(queues(), cuts, prefetch, concurrency)
+    seen, session = work_async(queues(), cuts, prefetch, concurrency)
     assert sorted(seen) == sorted(expected)
     assert Counter(session.ended) == Counter(("ack", each) for each in expected)
 
 
-def every_state() -> Iterator[tuple[bool, ...]]:
-    return product([False, True], repeat=6)
-
-
-def test_the_next_step_in_every_state() -> None:
-    """One thread asks, one waits at the server, no task waits for a thread; look means to ask."""
-    for stopping, has_task, watching, asking, sleeping, look in every_state():
-        scene = Scene(ScriptedQueue("q", []))
-        fetcher = scene.fetcher
-        scene.state.stopping = stopping
-        fetcher._taken.extend([Taken(0, None)] if has_task else [])  # type: ignore[arg-type]
-        scene.wakeups.watches = [Watch(0, None)] if watching else []
-        fetcher._asker.taken, fetcher._sleeper.taken = asking, sleeping
-        fetcher._look, fetcher._idle = look, 2
-        step = fetcher._next_step()
-        if stopping:
-            assert step == "end"
-        elif has_task:
-            assert step == "take"
-        elif asking:
-            assert step == "wait for threads"
-        elif look or not watching:
-            assert step == "ask"
-        else:
-            assert step == ("wait for threads" if sleeping else "wait for wake-up")
-
-
 def test_a_task_waits_for_its_moment() -> None:
-    """A task that begins later is no task yet, and its thread does not leave the queue for it."""
+    """A task that begins later is no task yet: the worker listens to its queue until then."""
     scene = Scene(ScriptedQueue("q", []))
     fetcher = scene.fetcher
-    scene.wakeups.watches = [Watch(0, None)]
-    fetcher._idle = 1
+    fetcher._look, scene.wakeups.watches = False, [Watch(0, None)]
     [held] = scene.plan.deliveries.hold(0, tasks(1), [1e9], granted=1.0)
     fetcher._taken.append(held)
-    assert fetcher._next_step() == "wait for wake-up"
+    with scene.lock:
+        assert fetcher.take() is None
+        fetcher.step(2)
+    assert scene.wakeups.waits == [held.at]
     fetcher._taken[0] = held._replace(at=1.0)
-    assert fetcher._next_step() == "stop waiting"
-    fetcher._idle = 2
-    assert fetcher._next_step() == "take"
+    assert fetcher.take()
 
 
 def test_what_waits_for_its_moment_goes_back() -> None:
@@ -188,12 +195,13 @@ def test_what_waits_for_its_moment_goes_back() -> None:
     scene.plan.deliveries.hold(0, [met])
     with scene.lock:
         scene.fetcher.add(Done(0, met, RateLimited(1)))
-    scene.fetcher.send_ends()
+        scene.fetcher.send_ends()
     assert scene.session.ended == [
         *(("RateLimited", "met"), ("GivenBack", "same0"), ("GivenBack", "same1"))
     ]
     scene.state.stopping = True
-    scene.fetcher.give_back_unbegun()
+    with scene.lock:
+        scene.fetcher.give_back_unbegun()
     assert scene.session.ended[3:] == [("GivenBack", "other0"), ("GivenBack", "other1")]
 
 
@@ -242,11 +250,12 @@ def test_with_durability_no_pop_waits_for_acks(prefetch: int) -> None:
 def test_what_was_cut_off_is_sent_until_it_is_answered() -> None:
     """A fault of the loop or of the network loses no end of a delivery."""
     scene = Scene(ScriptedQueue("q", tasks(1)), cuts=[True, True], until_empty=False)
-    taken = scene.fetcher.next_task()
+    taken = scene.next_task()
     assert taken
     scene.finish(taken)
     for answered in (False, False, True):
-        assert scene.fetcher.send_ends() is answered
+        with scene.lock:
+            assert scene.fetcher.send_ends() is answered
     assert scene.session.ended == [("ack", "0")]
 
 
@@ -256,6 +265,6 @@ def test_wake_ups_that_a_busy_worker_owes_are_passed_on() -> None:
     scene = Scene(first, second, until_empty=False)
     scene.wakeups.watches = [Watch(0, None), Watch(0, None)]
     scene.wakeups.watches[1].marker_received(0)
-    assert scene.fetcher.next_task()
+    assert scene.next_task()
     assert [marker.number for marker in scene.wakeups.passed_on] == [1]
     assert scene.wakeups.watches == []

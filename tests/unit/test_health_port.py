@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from dpq.cli._health_port import HealthSource
 from dpq.cli._processes import Child, Parent
+from dpq.cli.daemon import HealthSource
 from dpq.types import Health
 from dpq.worker.pulse import Pulse
 

@@ -3,8 +3,8 @@
 import pytest
 
 from dpq import Adaptive, ConfigurationError, Quota, RateLimit, Reserve
-from dpq.limits.rules import LimitRules, plain_rules
-from dpq.limits.words import limit_words, read_word, rules_words, write_word
+from dpq.limits.rules import LimitRules, limit_words, plain_rules, rules_words
+from dpq.limits.words import read_word, write_word
 from dpq.model.errors import MOST_QUOTED
 
 WORDS = {
@@ -20,7 +20,10 @@ WORDS = {
     "10/s,burst=5,slack=0": RateLimit(10, 1, 5, slack=0),
     "5/s,adaptive=1:20": RateLimit(5, 1, adaptive=Adaptive(1, 20)),
     "5/s,adaptive=0.5:20:2.5": RateLimit(5, 1, adaptive=Adaptive(0.5, 20, 2.5)),
+    "300/15min,moving": RateLimit(300, 900, moving=True),
+    "tokens=9000/min,estimate=150": RateLimit(9000, 60, unit="tokens", estimate=150),
     "10000/day@America/Los_Angeles": Quota(10_000, "day", "America/Los_Angeles"),
+    "1000000000000/month@Etc/GMT+8": Quota(10**12, "month", "Etc/GMT+8"),
     "t=5/month@UTC,spread": Quota(5, "month", unit="t", spread=True),
     "5/hour@Asia/Kolkata,spread,reserve=4:-1.5": Quota(
         5, "hour", "Asia/Kolkata", "", Reserve(4, -1.5), spread=True
@@ -60,6 +63,10 @@ def test_a_rate_may_be_said_in_many_ways(words: str, shown: str | None) -> None:
         ("ten/s", "UNITS/TIME, as in 10/s"),
         ("1e3/s", "UNITS/TIME, as in 10/s"),
         ("10/week", "ms, s, m or min, h, d"),
+        ("5/day@", "it must be an IANA name"),
+        ("=5/day@UTC", "unit is ''"),
+        ("@", "the periods are"),
+        ("T=1/day@UTC", "unit is 'T'"),
         ("10/d@UTC", "the periods are hour, day, week, month"),
         ("10/day@Mars/Base", "knows no such zone"),
         ("10/day@UTC,burst=3", "'burst=3' is not one of spread, reserve=UNITS:PRIORITY"),
@@ -92,15 +99,16 @@ def test_a_rate_that_says_nothing_is_refused_by_name(word: str, reason: str) -> 
 def test_rules_are_read_as_they_are_stored(window: RateLimit | Quota) -> None:
     """Each kind of limit comes back from its stored text, and from what an event keeps of it."""
     rules = LimitRules.checked(
-        [window], group="g", concurrency=3, members=["eu 1:8080", "b"], weight=2.5
+        [window], group="g", concurrency=3, members=["eu 1:8080", "key|a", "0*3"], weight=2.5
     )
     for now_ms in (0, 1_795_000_000_000):
         text = rules.text(now_ms)
         for told in (text, plain_rules(text)):
             assert LimitRules.read(told, "g") == rules
         assert plain_rules(text) == plain_rules(rules.text())
-    assert plain_rules(rules.text()).endswith("\teu 1:8080\tb")
-    assert limit_words(rules)[1:] == ["3 at once", "weight 2.5", "for each of eu 1:8080, b"]
+    assert plain_rules(rules.text()).endswith("\teu 1:8080\tkey|a\t0*3")
+    members = "for each of eu 1:8080, key|a and 1 more"
+    assert limit_words(rules, 2)[1:] == ["3 at once", "weight 2.5", members]
 
 
 def test_a_weight_alone_is_read() -> None:

@@ -7,12 +7,8 @@ from hypothesis import example, given, reject
 from hypothesis import strategies as st
 
 from dpq import Adaptive, ConfigurationError, RateLimit, Reserve
-from dpq.limits.limits import (
-    MAX_CONCURRENCY,
-    limit_rules,
-    read_rules,
-    write_rules,
-)
+from dpq.limits.limits import MAX_CONCURRENCY
+from dpq.limits.rules import LimitRules
 
 NO_NUMBER = [math.nan, math.inf, -math.inf, True, "1", None]
 NO_COUNT = [1.0, -1]
@@ -89,10 +85,6 @@ def test_what_does_not_go_together(settings, told):
 # The arguments of set_limit
 
 
-def rules(rate=None, per=None, burst=1, concurrency=None, adaptive=None, reserve=None, slack=None):
-    return limit_rules(rate, per, burst, concurrency, adaptive, reserve, slack)
-
-
 ONE = "per, burst, adaptive, reserve and slack go with a single rate: give them to each RateLimit"
 WINDOWS = [RateLimit(1, 1)]
 
@@ -146,14 +138,15 @@ WINDOWS = [RateLimit(1, 1)]
 )
 def test_refused(settings, told):
     """What says nothing, too much or something else is refused with what would be right."""
-    assert refused(rules, **settings) == told
+    assert refused(LimitRules.checked, **settings) == told
 
 
 def test_a_rate_may_be_said_as_the_command_line_says_it():
     """A text is a rate with its window; what else holds is said beside it."""
     same = [("10/s", 10, 1), ("300/15m", 300, 900), ("2.5/min", 2.5, 60), ("100/60", 100, 60)]
+    rules = LimitRules.checked
     for text, rate, per in same:
-        assert rules(rate=text) == rules(rate=rate, per=per)
+        assert rules(text) == rules(rate, per)
     beside = {"burst": 3, "concurrency": 2, "reserve": Reserve(1, 5), "slack": 0.2}
     assert rules(rate="10/s", **beside) == rules(rate=10, per=1, **beside)
     assert rules(rate="10/s", adaptive=Adaptive(1, 20)) == rules(
@@ -222,12 +215,13 @@ def limits(draw):
 @example((RateLimit(1e-3, 1e-3, 10**6, Reserve(1, -0.0), Adaptive(1e-3, 1e6, 1e-3)),), 10**6)
 def test_round_trip(windows, concurrency):
     """What is written is read back: numbers with their types, in ASCII without a line's end."""
-    text = write_rules(windows, concurrency)
+    rules = LimitRules(windows=windows, concurrency=concurrency)
+    text = rules.text()
     assert text.isascii()
     assert text.isprintable()
-    back, most = read_rules(text)
-    assert (back, most) == (windows, concurrency)
-    assert [type(window.rate) for window in back] == [type(window.rate) for window in windows]
+    back = LimitRules.stored(text)
+    assert back == rules
+    assert [type(each.rate) for each in back.windows] == [type(each.rate) for each in windows]
 
 
 @pytest.mark.parametrize(
@@ -236,4 +230,4 @@ def test_round_trip(windows, concurrency):
 )
 def test_milliseconds_of_a_window(per, ms):
     """A window is stored in whole ms, rounded up: that grants less, and never more."""
-    assert write_rules((RateLimit(1, per),), None) == f"0|1 {ms} 1"
+    assert LimitRules.checked(1, per).text() == f"0|1 {ms} 1"

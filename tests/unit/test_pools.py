@@ -3,8 +3,7 @@
 import pytest
 
 from dpq import DPQ, ConfigurationError
-from dpq.limits.limits import RateLimit, read_rules, write_rules
-from dpq.limits.pools import add_pool, group_weight, pool_members, split_pool
+from dpq.limits.rules import LimitRules
 
 
 @pytest.mark.parametrize(
@@ -20,26 +19,14 @@ from dpq.limits.pools import add_pool, group_weight, pool_members, split_pool
 def test_refused(members, group, told):
     """The error says what is wrong, and the way out."""
     with pytest.raises(ConfigurationError, match=told):
-        pool_members(members, group)
-
-
-@pytest.mark.parametrize("weight", [None, 0.01, 1, 2.5, 100])
-@pytest.mark.parametrize("members", [(), ("a",), ("key|a", "0*3", "é ~")])
-@pytest.mark.parametrize("slots", [None, 17])
-def test_the_text(weight, members, slots):
-    """What is written is read, whatever the names look like."""
-    windows = (RateLimit(60, 60, 2), RateLimit(9, 3600, slack=1, unit="tokens"))
-    text = add_pool(write_rules(windows, slots), members, weight)
-    assert split_pool(text)[1:] == (members, weight or 1)
-    assert read_rules(text) == (windows, slots)
-    assert (text == write_rules(windows, slots)) == (weight is None and not members)
+        LimitRules.checked(1, 1, members=members, group=group)
 
 
 def test_weights():
     """Only groups take turns."""
-    assert (group_weight(None, None), group_weight(3, "*")) == (None, 3)
+    assert LimitRules.checked(weight=3, group="*").weight == 3
     with pytest.raises(ConfigurationError, match="weight is given for the queue: only groups"):
-        group_weight(3, None)
+        LimitRules.checked(weight=3)
 
 
 def test_a_member_needs_a_group(redis):

@@ -1,14 +1,9 @@
-"""quota: what a quota may be, its texts, and the clock changes that it carries."""
+"""quota: what a quota may be, and the clock changes that it carries."""
 
 import pytest
 
 from dpq import ConfigurationError, Quota, Reserve
-from dpq.limits.quota import (
-    quota_text,
-    read_quota,
-    read_quotas,
-    write_quotas,
-)
+from dpq.limits.rules import LimitRules
 
 NOW = 1_790_000_000_000  # September 2026
 
@@ -37,32 +32,6 @@ def test_bounds(settings, error):
     assert error in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("text", "quota"),
-    [
-        ("10000/day@America/Los_Angeles", Quota(10_000, "day", "America/Los_Angeles")),
-        ("500/hour@UTC", Quota(500, "hour")),
-        ("tokens=7/week@Asia/Kolkata", Quota(7, "week", "Asia/Kolkata", "tokens")),
-        ("1000000000000/month@Etc/GMT+8", Quota(10**12, "month", "Etc/GMT+8")),
-    ],
-)
-def test_texts(text, quota):
-    """As `set_limit` and the command line read it, and back."""
-    assert read_quota(text) == quota
-    assert quota_text(quota) == text
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["5/day@", "5/d@UTC", "5/day", "x/day@UTC", "=5/day@UTC", "5/day@No/Where", "@", "T=1/day@UTC"],
-)
-def test_wrong_texts(text):
-    """They are named."""
-    with pytest.raises(ConfigurationError) as caught:
-        read_quota(text)
-    assert repr(text) in str(caught.value)
-
-
 def test_rules_and_back():
     """What is written is read; zones of half hours, reserves and pacing included."""
     quotas = (
@@ -71,6 +40,6 @@ def test_rules_and_back():
         Quota(5, "week", spread=True),
         Quota(10**12, "month", "Australia/Lord_Howe", "tokens_2"),
     )
-    text = write_quotas(quotas, NOW)
-    assert read_quotas("3" + text) == quotas
+    text = LimitRules.checked(quotas).text(NOW)
+    assert LimitRules.stored(text).quotas == quotas
     assert len(text) < 4 * 420

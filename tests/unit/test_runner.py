@@ -39,31 +39,22 @@ class Stage:
         return self.run_threads() if kind == "threads" else asyncio.run(self.run_async())
 
     def runner(self) -> tuple[Runner, ScriptedFetcher]:
-        fetcher: Any = ScriptedFetcher(self.taken)
+        fetcher: Any = ScriptedFetcher(self.taken, self.deliveries, self.state)
         runner = Runner(
-            self.calls,
-            self.deliveries,
-            fetcher,
-            self.state,
-            lock=threading.RLock(),
+            *(self.calls, self.deliveries, fetcher, self.state, threading.RLock()),
             guarded=lambda work: work(),
         )
         return runner, fetcher
 
     def run_threads(self) -> list[Done]:
         runner, fetcher = self.runner()
-        try:
-            runner.work()
-        finally:
-            runner.overdue.stop()
+        runner.work()
         assert not list(runner.running)
         return fetcher.ends
 
     async def run_async(self, concurrency: int = 2) -> list[Done]:
-        fetcher: Any = AsyncScriptedFetcher(self.taken)
-        runner = AsyncRunner(
-            self.calls, self.deliveries, fetcher, self.state, concurrency=concurrency
-        )
+        fetcher: Any = AsyncScriptedFetcher(self.taken, self.deliveries, self.state)
+        runner = AsyncRunner(self.calls, self.deliveries, fetcher, self.state, concurrency)
         ended = asyncio.Event()
         fetcher.change.note = ended.set
         runner.fill()
@@ -130,8 +121,7 @@ def test_an_overdue_attempt_ends_once() -> None:
     finally:
         go.set()
         thread.join(PATIENCE_S)
-        runner.overdue.stop()
-        runner.overdue.thread.join(PATIENCE_S)
+        runner.watch.join(PATIENCE_S)
     assert [str(end.error) for end in fetcher.ends] == ["ran longer than 0.02 s"]
     assert stage.calls.handled == {"TimeoutError": 1}
 

@@ -55,7 +55,7 @@ def test_the_rights_of_the_page_suffice(server: Server, redis: Redis, q: DPQ, ro
                 browser.submit(f"{path}/resume")
                 browser.submit(f"{path}/group", verb="close", group="a", seconds=5)
                 stands = q.admin.group("a").rules
-                browser.page(f"{path}/limit/change?group=a&rate.0=5/s")
+                browser.page(f"{path}/limit/change?group=a&windows=5/s")
                 browser.submit(f"{path}/limits", group="a", rules="0|5 1000 1", expected=stands)
             browser.close()
     finally:

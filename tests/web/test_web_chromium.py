@@ -137,14 +137,14 @@ def look_at(chromium: Browser, served: Served, q: DPQ, scheme: Any, width: int) 
         "/tasks?state=dead",
         "/limits",
         "/limit?group=a",
-        "/limit/change?group=a&rate.0=5/s",
+        "/limit/change?group=a&windows=5/s",
         "/dead",
         "/workers",
         "/events",
     ]
     every = ["", "/workers", "/events", "/recurring", "/server", "/api"]
     urls = [*(served.url + p for p in every), *(base + p for p in pages)]
-    urls += [f"{base}/recurring", f"{base}/tasks/{q.peek(1)[0].id}"]
+    urls += [f"{base}/tasks?recurring=1", f"{base}/tasks/{q.peek(1)[0].id}"]
     for url in urls:
         page.goto(url)
         assert page.evaluate("document.documentElement.scrollWidth") <= width, url

@@ -51,43 +51,30 @@ def ask(site: Browser, path: str, status: int = 200, **fields: str) -> str:
 def agree(site: Browser, path: str, html: str, status: int = 303) -> Any:
     """Press the button of a question."""
     fields = Form(html, "/limits").fields
-    return site.submit(
-        f"{path}/limits", status, **{n: v for n, v in fields.items() if n != "token"}
-    )
+    return site.submit(f"{path}/limits", status, **fields)
 
 
 KINDS: dict[str, tuple[dict[str, Any], dict[str, str], dict[str, Any]]] = {
-    "a window": ({"rate": 10, "per": 1}, {"rate.0": "300/15m"}, {"rate": "300/15m"}),
-    "burst": ({"rate": 10, "per": 1}, {"burst.0": "4"}, {"rate": 10, "per": 1, "burst": 4}),
-    "moving": ({"rate": 10, "per": 1}, {"moving.0": "on"}, {"rate": "10/s,moving"}),
-    "units": (
-        {"rate": [RateLimit(10, 1), RateLimit(9, 60, 5, unit="tokens")]},
-        {"estimate.1": "3"},
-        {"rate": [RateLimit(10, 1), RateLimit(9, 60, 5, unit="tokens", estimate=3)]},
-    ),
+    "a window": ({"rate": 10, "per": 1}, {"windows": "300/15m"}, {"rate": "300/15m"}),
+    "moving": ({"rate": 10, "per": 1}, {"windows": "10/s,moving"}, {"rate": "10/s,moving"}),
     "one more window": (
-        {"rate": 10, "per": 1},
-        {"rate.1": "tokens=9/m", "burst.1": "4"},
-        {"rate": [RateLimit(10, 1), RateLimit(9, 60, 4, unit="tokens")]},
-    ),
-    "reserve": (
-        {"rate": RateLimit(5, 1, 9, Reserve(4, -1.5))},
-        {"reserve.0": "3:7"},
-        {"rate": RateLimit(5, 1, 9, Reserve(3, 7))},
+        {"rate": RateLimit(10, 1, 3, Reserve(2, -1.5))},
+        {"windows": "10/s,burst=3,reserve=2:-1.5\r\n\r\ntokens=9/m,burst=4,estimate=3\r\n"},
+        {
+            "rate": [
+                RateLimit(10, 1, 3, Reserve(2, -1.5)),
+                RateLimit(9, 60, 4, unit="tokens", estimate=3),
+            ]
+        },
     ),
     "learned": (
-        {"rate": 5, "per": 1, "adaptive": Adaptive(1, 20)},
-        {"adaptive.0": "1:30:0.5"},
+        {"rate": 5, "per": 1, "adaptive": Adaptive(1, 20), "slack": 0.25},
+        {"windows": "5/s,adaptive=1:30:0.5"},
         {"rate": 5, "per": 1, "adaptive": Adaptive(1, 30, 0.5)},
-    ),
-    "slack": (
-        {"rate": 5, "per": 1, "slack": 0.25},
-        {"slack.0": ""},
-        {"rate": 5, "per": 1},
     ),
     "quota": (
         {"rate": [RateLimit(5, 1), Quota(900, "day", "Europe/Berlin", spread=True)]},
-        {"quota.0": "800/week@Europe/Berlin", "kept.0": "9:5"},
+        {"windows": "5/s\n800/week@Europe/Berlin,spread,reserve=9:5"},
         {"rate": [RateLimit(5, 1), Quota(800, "week", "Europe/Berlin", "", Reserve(9, 5), True)]},
     ),
     "a member": (
@@ -103,7 +90,7 @@ KINDS: dict[str, tuple[dict[str, Any], dict[str, str], dict[str, Any]]] = {
     ),
     "in order as before": (
         {"rate": 10, "per": 1, "in_order": True},
-        {"rate.0": "5/s"},
+        {"windows": "5/s"},
         {"rate": 5, "per": 1, "in_order": True},
     ),
 }
@@ -132,14 +119,14 @@ def test_the_question_shows_both_sides(look: Browser, q: DPQ, path: str) -> None
     q.set_limit(2, 1, group="*")
     q.push_many([Push(n, group="a") for n in range(401)])
     before = q.admin.limits(), q.admin.events()
-    html = ask(look, path, group="a", **{"rate.0": "300/15m", "burst.0": "50", "concurrency": "3"})
+    html = ask(look, path, group="a", windows="300/15m,burst=50", concurrency="3")
     was, will_be = html.split("Will be")
     assert "Never more than 1 request in any 1 s." in was
     assert "401 due tasks: all begun in 6 m" in was
     assert "300/15min, burst=50" in will_be
     assert "Never more than 349 requests in any 15 m." in will_be
     assert "Never more than 3 at once." in will_be
-    faster = ask(look, path, group="a", **{"rate.0": "20/s"})
+    faster = ask(look, path, group="a", windows="20/s")
     [then, now] = reversed(re.findall(r'data-at="(\d+)" data-utc', faster))
     assert int(now) - int(then) == pytest.approx(380_000, abs=1500)
     removed = ask(look, path, group="a", remove="1")
@@ -148,14 +135,14 @@ def test_the_question_shows_both_sides(look: Browser, q: DPQ, path: str) -> None
     for page in (html, faster, removed):
         assert 'method="post"' not in page
         assert "On paper" in page
-    assert "write a rate as" in ask(look, path, 400, group="a", **{"rate.0": "fast"})
+    assert "write a rate as" in ask(look, path, 400, group="a", windows="fast")
     assert (q.admin.limits(), q.admin.events()) == before
 
 
 def test_a_change_meanwhile_is_refused(change: Browser, q: DPQ, path: str) -> None:
     """The form and the question carry what stood; another change is shown, and nothing is done."""
     q.set_limit(10, 1, group="g")
-    fields = filled(change, path, "g") | {"rate.0": "5/s"}
+    fields = filled(change, path, "g") | {"windows": "5/s"}
     html = ask(change, path, **fields)
     assert "has changed" not in html
     q.set_limit(3, 1, group="g")

@@ -14,7 +14,7 @@ from dpq.views.shared import Shared
 from dpq.web.routes import API
 from dpq.web.routes import PAGES as ROUTES
 
-PAGES = ("", "/tasks", "/limits", "/limit", "/dead", "/recurring", "/workers", "/events")
+PAGES = ("", "/tasks", "/limits", "/limit", "/dead", "/batches", "/workers", "/events")
 
 
 def test_every_page_of_a_full_and_of_an_empty_queue(look: Browser, q: DPQ, path: str) -> None:

@@ -24,7 +24,7 @@ local told = #args % 2 == 0 and redis.call('HSET', results, '', redis.call('HGET
 local vacated, ids, reply, gone, gone_at, again = { [''] = true }, {}, {}, {}, {}, {}
 for i = 2, #args - 1, 2 do ids[i / 2] = args[i] end
 local raws, apart, reports, noted, keyed = redis.call('HMGET', meta, unpack(ids)), false, nil, nil, {}
--- Needs: now, times, claims, marks
+-- Needs: now, times, layout, marks
 for i, id in ipairs(ids) do
   local raw, claim, rerun, key, recurs, rest = raws[i] or '', args[2 * i + 1], nil, nil, nil, nil
   local token, at = string.match(raw, SHORT_CLAIM)

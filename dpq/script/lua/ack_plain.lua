@@ -8,13 +8,13 @@
 -- Returns {} as ack does. {-5}: the caller is to call ack, and nothing has changed. This is the reply if the task is
 -- gone; if another delivery has it; if it has no short record with its payload behind it (record); if its lease has
 -- ended; if the queue counts leases itself, or producers wait for room; if the gate of its group holds more than
--- grants; and if the group is closed and stays full, or has a limit that is more than one even window and a
+-- grants; and if the group is closed and stays full, or has a limit that is more than one window and a
 -- concurrency. Else a closed group opens, or gets the moment at which its window lets it.
 -- For a task without a group the keys after the fourth may be left out: each takes time.
 -- Lost reply: the second call finds the task gone, and so does ack.
 local time, id, token = ARGV[1], ARGV[2], ARGV[3]
 
--- Needs: now, times, claims
+-- Needs: now, times, layout
 local there = redis.call('EXISTS', tracked)
 local raw = redis.call('HGET', meta, id)
 local claim, at = string.match(raw or '', SHORT_CLAIM)

@@ -14,7 +14,7 @@ if #group > 200 or #member > 100 then
   return redis.error_reply('ERR DPQ: the group is too long: at most 200 bytes, a member 100')
 end
 
--- Needs: now, gate, open_or_close, place, go_on, until_opened, event
+-- Needs: now, gate, open_or_close, place, go_on, event, notice
 go_on()
 local gate = gate_of(member == '' and group or group .. '\t' .. member)
 local without_end = ms == math.huge

@@ -27,7 +27,7 @@
 local time, export, last, highest, lenient = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 local told, args = ARGV[6], ARGV
 
--- Needs: now, refusal, record, turn, body, place, hold, notice, event, marks, followed, others
+-- Needs: now, refusal, record, rank, body, place, hold, notice, event, marks, followed, others
 local settings = redis.call('HMGET', conf, 'format', 'fairness', 'payloads', 'imported', 'order')
 local refused = not settings[1] and { 1 } or refusal(settings[1])
 if refused then

@@ -9,13 +9,13 @@
 --
 -- Returns {lease end, id, record and payload, id, ...} as pop does. {-5}: the caller is to call pop, and nothing has
 -- changed. This is the reply if no task may run; if upkeep is due; if the queue is paused, has turns, a bound,
--- another format, or a limit that is more than one even window; if its tasks have costs beside limits; and if the best
+-- another format, or a limit that is more than one window; if its tasks have costs beside limits; and if the best
 -- task has no short record (record), was delivered before, or its group has such a limit. If such a task comes later,
 -- the reply ends before it.
 -- Lost reply: as with pop.
 local time, most, visibility, max_bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
 
--- Needs: now, undelivered, times
+-- Needs: now, layout, times
 local settings = redis.call('HMGET', conf, 'next_event', 'token', 'format', 'paused_until', 'gated', 'queue_rules',
   'queue_gate', 'shut_until', 'room_wanted', 'heavy', 'fairness')
 local soonest, last = tonumber(settings[1] or ''), tonumber(settings[2] or '')
@@ -63,7 +63,7 @@ while n < 2 * most and not left and size <= room and (n == 0 or not limited or q
       reply[n + 2], reply[n + 3] = ids[i], string.format('%d 0 1 0 - 0 ', token) .. raw
       leases[n + 1], leases[n + 2], n = lease_end, ids[i], n + 2
       count_time(string.sub(raw, 2, 12), 1, 16)
-      local closes = limited and charge_plain(group, ids[i])
+      local closes = limited and charge_plain(group, ids[i], token)
       if group ~= '' and not closes and not raise_heir(group) then
         emptied = emptied + 1
       end

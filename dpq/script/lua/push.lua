@@ -127,7 +127,7 @@ if tied then
   link(ids, options)
 end
 if surplus then
-  -- Needs: drop_worst
+  -- Needs: admission
   drop_worst(surplus)
 end
 -- Needs: rouse

@@ -8,7 +8,7 @@
 -- Lost reply: safe to send again.
 local time = ARGV[1]
 
--- Needs: now, tally, until_opened
+-- Needs: now, tally, notice
 local counts, reply = tally()
 counts.following = redis.call('ZCOUNT', delayed, UNTIL_OPENED, '+inf')
 counts.seen_keys = tonumber(redis.pcall('ZCARD', recent)) -- a key of another type: types reports it

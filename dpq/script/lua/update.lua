@@ -16,7 +16,7 @@
 local time, id, priority, residual, wait = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local key, cost = ARGV[6], ARGV[7]
 
--- Needs: now, go_on, record, place, revise, begin, refusal, recost, producers
+-- Needs: now, go_on, record, place, revise, begin, refusal, notes, producers
 local refused = refusal(redis.call('HGET', conf, 'format'))
 if refused then
   return refused

@@ -15,7 +15,7 @@
 -- Lost reply: safe to send again.
 local time, id = ARGV[1], ARGV[2]
 
--- Needs: now, record, groups, heads, score, gate, opens, cost, notes, estimate, marks, batch_list, until_opened
+-- Needs: now, record, groups, heads, order, gate, opens, cost, notes, estimate, marks, batch_list, notice
 local task = read(redis.call('HGET', meta, id) or '')
 if not task then
   return {}
@@ -42,7 +42,7 @@ if state == '' then
     before = redis.call('ZLEXCOUNT', waiting, from, '(' .. place) + (first and 1 or 0)
     ahead = first and redis.call('ZRANK', ready, shown) or 0
   end
-  -- Needs: clears, some_costs, member, order
+  -- Needs: clears, member, order
   local all = {} -- some of the tasks before it, then the task, by id
   local function add(set, rank, count)
     for _, each in ipairs(count > 0 and redis.call('ZRANGE', set, rank, rank + math.min(count, 99) - 1) or {}) do

@@ -1,6 +1,5 @@
 -- reopen: open a closed group when one of its leases ends, in the short way of ack (ack_plain). It does what
--- open_or_close does, for limits of one even window and a concurrency.
--- Keys: groups closed conf limits tracked
+-- open_or_close does, for limits of one window and a concurrency.
 -- Needs: now, window_rule, plain_gate, heads, notice, rouse
 -- Gives: reopening(group, text), when a group without this lease may open, ms, by the text of its gate; nil if ack is
 --        to decide;

@@ -2,7 +2,6 @@
 -- five moments in ms: the last booked moment; until when callers may stand in its line; since when a free unit, or
 -- lease, is left to better tasks, or 0; when the last task took a unit while callers waited; and when the last lease of
 -- a permit ends. See docs/storage.md, "Permits".
--- Keys: tracked
 -- Needs: now, pace, booked, line, moving, callers, meters
 -- Gives: place_in_line(text, priority, id, aging, since): the caller's score, aged as the score of a task, and its
 --          place; `text` is the place that it had, or "".

@@ -1,5 +1,4 @@
 -- grant: charge the units of a permit, and let it count as a lease where leases are counted.
--- Keys: tracked
 -- Needs: now, charge, mark, pool
 -- Gives: grant(scopes, units, id, moment, ends, newest, tells): two texts. The first is the entry of the permit's
 --        lease, or "". The second is "1" if the permit is a lease only until its answer is observed, since its host may

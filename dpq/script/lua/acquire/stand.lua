@@ -1,5 +1,4 @@
 -- stand: let a caller of acquire stand in a line.
--- Keys: tracked
 -- Needs: now, mark, callers, line, booking, booked
 -- Gives: come_before(gates, lines, place, cost, at): if other callers or tasks come first at a gate, the gate in whose
 --          line the caller is to stand, and when it is to ask again, ms; else nil.

@@ -1,6 +1,5 @@
 -- diagnose: find what is wrong with the states of a task, its payload and its key.
--- Keys: ready delayed invisible waiting payload dead keys
--- Needs: problem, groups, heads, score
+-- Needs: problem, groups, heads, order
 -- Gives: place_of(set, id, task): the right member of a task in ready or waiting; and true if the task is the head of
 --          its group.
 --        diagnose(id, task), which reports a wrong state, payload or key.

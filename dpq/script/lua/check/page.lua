@@ -1,5 +1,4 @@
 -- page: read a bounded part of the stored data, for a walk through all of it.
--- Keys: ready delayed invisible waiting groups closed payload meta dead keys followers
 -- Needs: scan
 -- Gives: page_of(part, cursor, count): the key of the part, the next cursor, and the entries: name, value, ...
 local function payloads(cursor, count)

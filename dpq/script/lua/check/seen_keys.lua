@@ -1,5 +1,4 @@
 -- seen_keys: find a seen key that would never be freed.
--- Keys: recent
 -- Needs: problem
 -- Gives: look_at_seen(key, value), for a key whose task was acked (seen).
 local function look_at_seen(key, value)

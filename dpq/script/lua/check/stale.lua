@@ -1,5 +1,4 @@
 -- stale: find the entries of tracked that are to go: ended leases and permits, and places in lines.
--- Keys: invisible meta delayed
 -- Needs: now, record, problem, gate, booked, notes, marks
 -- Gives: look_at_tracked(member), which reports an entry that should have gone.
 

@@ -1,6 +1,5 @@
 -- waits: find a task that waits for a batch, or for tasks, whose end will not release it.
--- Keys: delayed meta dead followers
--- Needs: problem, batches, batch_list, followed, until_opened, record, marks
+-- Needs: problem, batches, batch_list, followed, record, marks, notice
 -- Gives: look_at_wait(id, raw), for the record of a task;
 --        look_at_follower(entry), for an entry of followers (followed).
 local function waits_on(id)

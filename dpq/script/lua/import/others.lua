@@ -1,5 +1,4 @@
 -- others: add what an import has beside tasks.
--- Keys: batches gates keys conf meta dead
 -- Needs: now, batch_list, batches, mark, seen, record, notes, marks, followed
 -- Gives: key_holder(key), the id of the task that has a key, or nil;
 --        add_other(kind, name, text), for a gate, a batch or a seen key, unless the queue has one of that name; and

@@ -1,7 +1,6 @@
 -- batch_list: read and write the texts of batches, and keep the list of those without live tasks, the oldest first.
 -- In batches, the field TAB has the numbers of the first and the last entry of the list, and the field TAB number has
 -- "moment name". A batch whose `listed` is 1 has an entry.
--- Keys: batches
 -- Needs: now
 -- Gives: batch_list(), a table of functions:
 --        awaited(notes), the batch that a task waits for by its notes or its record, or nil;

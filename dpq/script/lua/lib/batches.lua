@@ -3,8 +3,7 @@
 -- of tasks. The state is o (open), s (sealed) or f (finished). The moments are ms. The callback is the id of the task
 -- that waits, or "". If no task of a batch is left, the batch stands in the list (batch_list). docs/storage.md,
 -- "Batches".
--- Keys: batches delayed meta
--- Needs: now, notice, record, batch_list, until_opened
+-- Needs: now, notice, record, batch_list
 -- Gives: batch_in(notes), the batch of a task by its notes or its record, or nil;
 --        batching(), a table of functions, since few calls need them:
 --        count(name, from, to, n): n tasks (1 if it is nil) go from one number of a batch to another, by the names of

@@ -1,5 +1,4 @@
 -- bury: move tasks to the dead letters, and tell of it, unless it is silent.
--- Keys: stats
 -- Needs: now, record, event, trim, layout, batches, followed
 -- Gives: rescue(id, raw), which buries a task whose record cannot be read;
 --        bury(id, task, reason, silent), which makes a task a dead letter; if silent, without an event.

@@ -1,5 +1,4 @@
 -- finished: count the tasks of batches that an ack finishes, and note the end of tasks for which others wait.
--- Keys: dead
 -- Needs: batches, followed
 -- Gives: count_finished(ids, gone_at, again, raws), for the variables of ack with these names, before the tasks leave
 --        dead. A dead task that comes back, since it was pushed again while it ran, is counted first.

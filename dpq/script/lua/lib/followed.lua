@@ -1,10 +1,9 @@
 -- followed: note that a task has ended for which other tasks wait (push(after=...)).
 -- A task that waits has a note (marks, AFTER): "b" or "r", which says if it is buried or runs once one of those tasks
--- dies; then \1 and the id of each task that it waits for. It is in delayed (until_opened). A task for which others
+-- dies; then \1 and the id of each task that it waits for. It is in delayed (notice). A task for which others
 -- wait has a "+" in front of that note, or alone. So its record is no short one, and ack_plain refuses it.
 -- In followers stand "id TAB follower" for each task that a task waits for; and "TAB how TAB id" for a task that has
 -- ended, until upkeep has released or buried all its followers (followers). How: done, dead or cancelled.
--- Keys: followers
 -- Needs: notice, marks
 -- Gives: end_followed(id, notes, how), to be called when a task ends, with its notes or its record;
 --        unfollow(id, notes), to be called when a task that may wait is removed, with its notes or its record;

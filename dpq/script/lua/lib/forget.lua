@@ -1,5 +1,4 @@
 -- forget: remove what is stored of a task.
--- Keys: payload meta keys
 -- Gives: forget(id, task), once the task has left its set; nil stands for a record that cannot be read.
 local function forget(id, task)
   redis.call('HDEL', payload, id)

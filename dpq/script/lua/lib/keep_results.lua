@@ -1,7 +1,6 @@
 -- keep_results: keep what finished tasks have returned, for a time. Each result has a number, one above the result
 -- before it. The caps are 100 000 results, 64 MiB of JSON, and a million numbers. Over a cap the oldest results go
 -- first, even if their time is not over. docs/storage.md, "Results".
--- Keys: results meta
 -- Needs: now
 -- Gives: keep_results(ids, lines, reply, clock), for tasks, lines, a reply and a time as ack has them. The reply names
 --        the tasks that ack has not finished. It also removes some results whose time is over, and calls the callers

@@ -1,5 +1,4 @@
 -- next: find the next moment at which time alone makes a task ready.
--- Keys: delayed invisible closed
 -- Gives: next_event(), ms as a number, or nil.
 local function next_event()
   local nearest

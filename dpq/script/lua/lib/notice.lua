@@ -4,10 +4,13 @@
 -- (rest), it may take the marker, and `second` becomes 0. Every waiter asks again after 10 s, so later moments need no
 -- watcher. A daemon looks at `next_event` after 5 s. The moment is stored as exactly as in the sets: a rounded moment
 -- may be later.
--- Keys: conf wake tick
 -- Needs: now
 -- Gives: watch(moment), which lets a waiting consumer watch a moment;
---        notice(ms), for an event `ms` from now.
+--        notice(ms), for an event `ms` from now;
+--        UNTIL_OPENED, ms, a moment that stands for "until somebody says so": in closed, of a group that is closed by
+--        hand without an end; in delayed, of a task that waits for a batch (batches) or for other tasks (followed).
+local UNTIL_OPENED = 90000000000000 -- limits/pools.py has the same number
+
 local function watch(moment)
   local notes = redis.call('HMGET', conf, 'watched', 'second')
   local watched, second = tonumber(notes[1] or ''), tonumber(notes[2] or '')

@@ -1,7 +1,6 @@
 -- producers: call the producers that wait for room (await_room). They stand in `tracked`, in a line for the queue and
 -- one for each group: "SO group SO place SO end channel", where SO is the shift-out character (14). The place is 13
 -- digits of ms, since when the producer waits, and its id. A producer whose end is over is dead.
--- Keys: tracked
 -- Needs: now, room
 -- Gives: call_all(vacated), for a table whose keys are groups that may have room now: it calls call_producers for each;
 --        call_producers(group), which calls as many producers of a line as there is room for, at most 16, the first

@@ -1,6 +1,5 @@
 -- room: find how many tasks a queue has room for. `max_tasks` of conf bounds its live tasks. `max_waiting` bounds the
 -- tasks of each group that are due and that no consumer has: its head, and those behind it. 0 is no bound.
--- Keys: waiting groups meta dead conf
 -- Gives: bounds(), both bounds (math.huge for none), and `when_full`;
 --        size_of(group), the tasks that the bound counts; "" for the queue;
 --        room_in(group), for how many tasks there is room; below 0 after tasks have come back. A group that drops its

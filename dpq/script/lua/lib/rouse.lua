@@ -1,5 +1,4 @@
 -- rouse: wake a consumer for pushed tasks that are ready.
--- Keys: wake
 -- Needs: now, notice
 -- Gives: rouse(count, shut_until), for that many tasks. The second is the setting: the queue's limit lets no task run
 --        before that moment.

@@ -1,6 +1,4 @@
 -- stored: check that some key of a queue is stored, even if it is only a marker or a heartbeat.
--- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
---       tracked workers batches
 -- Gives: anything_stored(), true if a key is stored;
 --        only_markers(), which removes markers if nothing else is stored, since a pop may add a marker after a drop. It
 --        returns true if then no key is left.

@@ -1,10 +1,46 @@
 -- tally: count what a queue holds, and read its totals.
--- Keys: ready delayed invisible waiting dead stats
--- Needs: now, past, oldest, counts, totals
+-- Needs: now, past, times, totals, record, member
 -- Gives: tally(), which returns two tables. The first is {name = count} of all counts that are not 0, with the names of
 --        totals: the tasks in each state (delayed tasks that are due, and tasks whose lease is over, are ready),
 --        the totals, and oldest_ready if a task is ready. The second lists field, count, ... of each bucket in use
---        (times): "w" of waits, "r" of all runs.
+--        (times): "w" of waits, "r" of all runs;
+--        oldest_ready(), for how many ms the oldest ready task has been due, or -1 if none is ready. Of more than 200
+--        ready tasks it looks at the first one of some priorities: the 100 best, and the worst.
+local function oldest_ready()
+  local ids = {}
+  local function look(members)
+    for i = 1, #members do
+      ids[#ids + 1] = split(ready, members[i])
+    end
+  end
+  if redis.call('ZCARD', ready) <= 200 then
+    look(redis.call('ZRANGE', ready, 0, -1))
+  else
+    local lifo = redis.call('HGET', conf, 'order') == 'lifo'
+    local function last_of(score)
+      return redis.call('ZRANGE', ready, score, score, 'BYSCORE', 'REV', 'LIMIT', 0, 1)
+    end
+    local worst = redis.call('ZRANGE', ready, -1, -1, 'WITHSCORES')[2]
+    look(lifo and last_of(worst) or redis.call('ZRANGE', ready, worst, worst, 'BYSCORE', 'LIMIT', 0, 1))
+    local from = '-inf'
+    for _ = 1, 100 do
+      local member, score = unpack(redis.call('ZRANGE', ready, from, '+inf', 'BYSCORE', 'LIMIT', 0, 1,
+        'WITHSCORES'))
+      if not member then
+        break
+      end
+      look(lifo and last_of(score) or { member })
+      from = '(' .. score
+    end
+  end
+  local since = -1
+  for _, raw in ipairs(ids[1] and redis.call('HMGET', meta, unpack(ids)) or {}) do
+    local task = raw and read(raw)
+    since = task and math.max(since, now - task.enqueued - task.wait, 0) or since -- by id it runs before it is due
+  end
+  return since
+end
+
 local function tally()
   local counts, buckets = {}, {}
   for name, set in pairs({ ready = ready, delayed = delayed, invisible = invisible, waiting = waiting, dead = dead }) do

@@ -1,5 +1,4 @@
 -- trim: store dead letters, and keep to the caps of their number and their age.
--- Keys: meta dead conf stats
 -- Needs: now, record, forget
 -- Gives: lay_down(id, task, reason), which stores a task as a dead letter, and calls those who wait for its result;
 --        trim(most), which drops dead letters over the caps, `most` at a time. The caps are 100 000 tasks and 90 days,

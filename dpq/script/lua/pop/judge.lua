@@ -1,5 +1,4 @@
 -- judge: apply the queue's own limit inside of pop.
--- Keys: ready invisible tracked
 -- Needs: now, gate, keep, opens, cost, estimate, callers, booked, charge, soon, early
 -- Gives: queue_judge(most), for a pop of at most `most` tasks. It returns four functions:
 --        judge(score, member, id, cost, group, token, raw, units): charges a task that may run. It returns true, or the

@@ -1,5 +1,4 @@
 -- lease: lease the tasks that pop has taken.
--- Keys: invisible meta conf stats
 -- Needs: now, times, marks
 -- Gives: lease(taken, visibility, shut_until): the reply of pop, and the shortest lease, ms. `taken` is the table of
 --        take; `shut_until` is the setting, which is over now.

@@ -1,5 +1,4 @@
 -- pass_on: wake the next waiter if a ready task may run now, or if this waiter leaves a moment that it was to watch.
--- Keys: ready conf wake
 -- Needs: now, notice
 -- Gives: pass_on(mine, at_last). `mine` is the moment that this waiter was to watch, or nil; `at_last` is the function
 --        of judge, or nil.

@@ -1,11 +1,10 @@
--- plain_limits: apply limits of one even window, and the concurrency of groups, in the short way of pop (pop_plain).
--- Keys: groups closed limits gates tracked
+-- plain_limits: apply limits of one window, and the concurrency of groups, in the short way of pop (pop_plain).
 -- Needs: now, window_rule, plain_gate, plain_text
 -- Gives: plain_limits(rules, gate, heavy): true if all limits of the queue are of this kind, and it lets a task
 --        run. The arguments are settings (pop_plain);
 --        queue_free(), true if the limit of the queue lets one more task run;
 --        group_lets(group), true if a group lets its task run; nil if pop is to decide;
---        charge_plain(group, id), which charges for a task. It returns true if it closes the group;
+--        charge_plain(group, id, token), which charges for a task. It returns true if it closes the group;
 --        store_plain(), which stores what has changed. It returns the text of the queue's gate, or nil; and when the
 --        first of the closed groups opens, ms, or nil.
 local own_limits, of_all, queue = 0, nil, nil
@@ -46,13 +45,13 @@ local function group_lets(group)
   return not own and not of_all and redis.call('HEXISTS', gates, group) == 0
 end
 
-local function charge_plain(group, id)
+local function charge_plain(group, id, token)
   local gate, opens = gate_of_group[group], 0
   if queue then
-    pay_all(queue)
+    pay_all(queue, token)
   end
   if gate then
-    pay_all(gate)
+    pay_all(gate, token)
     gate.changed, opens = true, plain_at(gate)
     if gate.out then
       out_of[#out_of + 1], out_of[#out_of + 2] = '0', group .. '\t' .. id

@@ -2,7 +2,6 @@
 -- asks SECOND_MS later, in case the first is dead. `second` in conf holds the moment of this second waiter, or 0 if it
 -- may have become the first. `asked` holds when a consumer has last asked in vain, to 5 s: so a consumer that waits is
 -- seen, though it has no lease.
--- Keys: ready conf wake
 -- Needs: now, go_on
 -- Gives: rest(waiter, format, event, at_last): the reply of pop to a waiter. `event` is the next moment at which time
 --        alone makes a task ready, or nil. `at_last` is the function of judge, or nil if the queue has no limit.

@@ -1,5 +1,4 @@
 -- soon: let pop grant units of even windows for a moment that is near. The caller holds the task until then.
--- Keys: closed
 -- Needs: now, early, groups, open_or_close, booked, gate
 -- Gives: horizon(gate), the latest moment for which pop grants units of a gate now. It is later than now only if the
 --        gate holds nothing but even windows of requests: all else is decided when a task begins;

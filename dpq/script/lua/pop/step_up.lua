@@ -1,5 +1,4 @@
 -- step_up: give a group the next head after pop has taken its head out of ready.
--- Keys: waiting groups meta
 -- Needs: groups, heads, order
 -- Gives: step_up(group, frame, at, turn, score, member, heir): true; false if no task of the group waits. Task `at` of
 --        the frame (take) was the head. The last three are as heir_of (groups) gives them, or nil if it was not called.

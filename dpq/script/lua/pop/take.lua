@@ -1,10 +1,8 @@
 -- take: remove the best tasks from ready, and decide about each task: lease it, put it back, or give it up.
---
 -- It removes sixteen tasks at a time, a frame, which bounds the payloads in memory. If the heir of a group comes before
 -- the last task of a frame, the heir joins the frame (step_up). If groups take turns, a frame is a single task, since
 -- each turn counts.
--- Keys: ready waiting groups payload meta conf
--- Needs: now, apart, order, layout, undelivered
+-- Needs: now, order, layout, parts
 -- Gives: take(taken, most, max_bytes, most_passed, judge, crown): decides about a frame; true if pop has enough.
 --        `judge` and `crown` are the functions of limits, or nil. The fields of `taken`: metas, the ids and records to
 --        store; long, by id, the payloads that have a field of their own; bytes, the size of all payloads; rotten,
@@ -12,6 +10,17 @@
 --        changes, the tables of changes to a record that a judge returned instead of true (change); popped, a member
 --        and its score to decide about instead of the best tasks (wanted); charged, a group
 --        that is to be charged (spend).
+-- Returns nil if it is no record; else its counts after this delivery; where its rest and its payload begin; its cost;
+-- until when it must have begun; its group. A delivery at or after the moment of a `rerun` is that run.
+local function apart(raw)
+  local at, rest, _, cost, expires, _, group, _, attempts, deliveries, deferrals, _, again = parts(raw)
+  if at then
+    local counted = attempts .. (deliveries == '0' and ' 1 ' or ' ' .. deliveries + 1 .. ' ') .. deferrals
+    again = again ~= '0' and tonumber(again) > now and again or '0'
+    return counted .. ' - ' .. again .. ' ', at, rest, cost, deliveries == '0' and expires or '0', group
+  end
+end
+
 local function take(taken, most, max_bytes, most_passed, judge, crown)
   local metas, rotten = taken.metas, taken.rotten
   local in_turn = not taken.size and crown and most > 1 and (redis.call('HGET', conf, 'fairness') or 'none') ~= 'none'

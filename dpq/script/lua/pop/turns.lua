@@ -1,5 +1,4 @@
 -- turns: count the turns of groups that have a weight, with round robin.
--- Keys: ready
 -- Needs: groups, order
 -- Gives: end_turn(gate); passes(gate, score, shown), true if the group lets its turn pass; goes_on(gate, shown), after
 --        a grant; kept_turns, the turns of groups whose weight lets them run once more in the same turn.

@@ -1,6 +1,5 @@
 -- wanted: take one task by its id, whatever stands before it in ready or in its group.
--- Keys: ready delayed waiting meta
--- Needs: record, groups, heads, score, take, hold
+-- Needs: record, groups, heads, order, take, hold
 -- Gives: take_wanted(taken, id, forced, judge, crown), for the table of take, and for the functions of limits. It takes
 --        a ready or waiting task; if `forced` is "1", also a delayed one. If there is no such task, or a limit does not
 --        let it run now, nothing changes. The head of a group is succeeded as in take; else the group stays as it is.

@@ -1,5 +1,4 @@
 -- claim: find the tasks that hold the keys of a push, or let the push claim these keys.
--- Keys: meta keys
 -- Needs: now, layout
 -- Gives: claim_keys(ids, options, known, refused), for the variables of push with these names: the holders by the
 --        number of the task; the claims {id, group} by key; how many tasks met a holder; and the reply of push:

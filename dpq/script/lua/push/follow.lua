@@ -1,5 +1,4 @@
 -- follow: let pushed tasks wait for the tasks that their option `after` names.
--- Keys: meta dead followers
 -- Needs: record, notes, marks, followed
 -- Gives: for the variables of push with these names:
 --        find_waits(ids, options, known, holders), which gives each new task that is to wait its note, and sets

@@ -1,6 +1,5 @@
 -- fresh: add a pushed task to a batch.
--- Keys: ready payload meta conf
--- Needs: now, begin, body, score, layout, until_opened
+-- Needs: now, begin, body, order, layout, notice
 -- Gives: aging_of(rate, since), the text for records by two settings of the queue;
 --        add(id, spec, body, place, group, batch). For a plain task `spec` is its score, for any other its options, and
 --        `group` is nil. `place` is the task's place among equals. The fields of the batch: metas and payloads, the

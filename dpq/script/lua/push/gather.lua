@@ -1,6 +1,5 @@
 -- gather: store the pushed tasks of groups all at once. The best task of each group stands in ready, the others in
 -- waiting.
--- Keys: ready waiting groups closed
 -- Needs: heads
 -- Gives: gather(tasks, lead_in_turn): the tasks are group, score, member of ready, ... The function makes a task the
 --        head of its group if groups take turns, else it is nil. It returns how many tasks are ready now, and the

@@ -1,7 +1,5 @@
 -- merge: change the tasks that hold the keys of a push.
--- Keys: invisible delayed payload meta dead conf
--- Needs: now, record, body, begin, renew, revise, recost, notes, marks, batches, place, followed,
---        until_opened
+-- Needs: now, record, body, begin, anew, revise, notes, marks, batches, place, followed, notice
 -- Gives: merge_all(args, options, holders, reply), for the variables of push with these names. It does what
 --        on_duplicate says (not for "error": push then changes nothing), and adds the holders to the reply.
 

@@ -1,5 +1,4 @@
 -- passes: say if a task passes a filter.
--- Keys: payload dead
 -- Needs: now, record, shape, layout
 -- Gives: filtered(want), a function of the id and the record of a task that returns true if the task passes. `want` has
 --        the arguments of search by their names; age is ms, or nil.
@@ -35,7 +34,7 @@ local function filtered(want)
     if not reads or not task then
       return not reads
     end
-    local priority = string.find(task.priority, '^%-?0%d') and -task.priority or tonumber(task.priority) -- as in turn
+    local priority = string.find(task.priority, '^%-?0%d') and -task.priority or tonumber(task.priority) -- as in rank
     local since = want.age and (redis.call('ZSCORE', dead, id) or task.enqueued)
     return not (want.least and priority < want.least) and not (want.highest and priority > want.highest)
       and string.sub(task.key, 1, #want.prefix) == want.prefix

@@ -1,6 +1,5 @@
 -- held_back: find the closed groups with the most due tasks. It looks at 40 evenly spaced tasks of waiting, and at the
 -- groups that open first: so it misses no group with more than a 40th of all waiting tasks.
--- Keys: waiting closed
 -- Needs: now
 -- Gives: held_back(gone), up to 8 groups, the largest first; and how many tasks of each are due. `gone` is the number
 --        of closings that are over.

@@ -1,5 +1,4 @@
 -- holder: find who holds the concurrency of a scope. It looks at 100 leases at most.
--- Keys: invisible meta tracked
 -- Needs: booked
 -- Gives: oldest_of(ids), the id that was popped first, and its token; or two empty texts;
 --        holder_of(scope): the same of the leases of a scope, how many permits have a lease, and the end of the first

@@ -1,5 +1,4 @@
 -- back: put a task that is in no set back, so that it is ready now or later.
--- Keys: delayed
 -- Needs: now, notice, place, hold
 -- Gives: back(id, task, ms, free). The task is ready `ms` from now. Until then it holds its group in order (hold),
 --        unless `free` is true.

@@ -1,14 +1,22 @@
 -- groups: keep the best task of each group, its head, in ready, and the other tasks of the group in waiting. With round
 -- robin, the order of a head is its turn: a group that was served goes to the end. Or it is what its group has spent.
---
--- Keys: ready waiting groups conf
--- Needs: heads, hash_table, order, shares, next_turn
+-- Needs: heads, hash_table, order, shares
 -- Gives: head_of(group);
 --        lead(group, score, member, turn), which makes a member the head of its group. `turn` is that of its last head,
 --          or nil; by what groups spend (shares) it may be true;
 --        lead_anew(group, score, member, headed), the same for a group that has a head, or none;
 --        succeed(group, turn); shut(group);
 --        admitted, how many tasks have become ready in this script.
+local function next_turn()
+  local reached = redis.pcall('HINCRBY', conf, 'turns', '1')
+  if not tonumber(reached) then -- if it is no number, turns start again at the time, as in draw
+    local time = redis.call('TIME')
+    reached = time[1] * 1000 + math.floor(time[2] / 1000)
+    redis.call('HSET', conf, 'turns', string.format('%.0f', reached))
+  end
+  return string.format('%015.0f', reached)
+end
+
 local admitted = 0
 local fairness
 

@@ -1,5 +1,4 @@
 -- heads: write and read the texts of heads (groups), and store many heads at once.
--- Keys: ready waiting groups
 -- Needs: hash_table
 -- Gives: score_text(score); behind(group, score, member); head_in(text); heir_of(group); is_hundredth(member);
 --        raise_heir(group), which makes the best waiting task of a group its head, without a turn, or returns false;

@@ -1,5 +1,4 @@
 -- member: split a member of ready or waiting into its parts.
--- Keys: ready waiting
 -- Needs: order
 -- Gives: split(set, member), which returns id, order and group. The id is empty if the text is no such member.
 local function split(set, member)

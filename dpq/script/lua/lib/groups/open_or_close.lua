@@ -1,6 +1,4 @@
 -- open_or_close: open a group, with its best task as its head in ready; or close the group until a moment.
---
--- Keys: groups closed meta conf
 -- Needs: now, notice, groups, heads, gate, opens, cost, pool, estimate, callers, booked, order, layout, marks
 -- Gives: open_or_close(group), which does this;
 --        next_at(group, headed), when the group may open, ms; `headed` is true if it has a head;

@@ -1,8 +1,6 @@
 -- shares: give heads their places if groups take turns by what they spend (start-time fair queueing). The place of a
 -- head is what its group has spent so far, divided by its weight. docs/storage.md, "Shares". A task without a group has
 -- its own sequence there, which no "9" begins: it stands before all groups of its priority.
---
--- Keys: ready groups
 -- Needs: order
 -- Gives: shares(), which makes functions when it is first called:
 --        place(group, score, member, stays): the 15 digits that stand in the member of a head for its sequence.

@@ -1,5 +1,4 @@
 -- back_at: find out when the task comes back that holds a group in order (hold).
--- Keys: delayed tracked
 -- Gives: back_at(gate), ms, or nil if no task holds the group.
 local function back_at(gate)
   local from, to, back = '[' .. gate.scope .. '\t', '(' .. gate.scope .. '\n', nil

@@ -1,6 +1,5 @@
 -- booked: read what acquire has written. A permit that is a lease stands in `tracked` with its end: "~", 13 digits of
 -- ms, "~" and its id. A probe in a gate has the same form, if it is a permit. docs/storage.md, "Permits".
--- Keys: tracked
 -- Needs: now
 -- Gives: MOST_AHEAD_MS, how far ahead of now acquire books at most;
 --        is_permit(member), true if a name is that of a permit;

@@ -1,5 +1,4 @@
 -- callers: call the callers of acquire that may go now, and keep for them what is free.
--- Keys: tracked
 -- Needs: now, rules, opens, cost, booked, line
 -- Gives: callers(), which makes functions when it is first called. Its field `asks` is the place of a caller that asks
 --        just now, and need not be called. The functions are:

@@ -1,6 +1,5 @@
 -- cancelled: note that a delivery was cancelled while its holder may still work, so that the holder hears of it. The
 -- note stays for an hour after the lease, at most for a day. At most 10 000 notes stay.
--- Keys: invisible cancelled
 -- Needs: now, go_on
 -- Gives: note_cancelled(id, task), to be called before the task leaves its set (place).
 local function note_cancelled(id, task)

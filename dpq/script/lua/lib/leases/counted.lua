@@ -1,6 +1,5 @@
 -- counted: find the entry of tracked that counts a lease: for the concurrency of its group, or of the member that it
 -- runs as.
--- Keys: tracked
 -- Needs: gate, notes, marks
 -- Gives: counted_as(id, task), the entry that counts a lease, or nil;
 --        count_anew(id, task), which counts a lease after the rules have changed;

@@ -1,5 +1,4 @@
 -- ended: note that leases are over. It notes in `stirred` the groups that were full, and admit (place) opens them.
--- Keys: closed gates tracked
 -- Needs: now, rules, gate, open_or_close, layout, marks
 -- Gives: ended(leases, lapsed), for a list of id, group, member, ... The member is that of a pool that the delivery ran
 --        as, or false. `lapsed` is true if the leases ran out;

@@ -1,5 +1,4 @@
 -- fence: let only the live delivery act. Only the first of fail, bury and release ends it.
--- Keys: meta dead cancelled
 -- Needs: record
 -- Gives: fence(id, token, verb), which returns the task. Else it returns nil and the reply of the script: 0 if the same
 --        verb was done before, -1 if the lease is lost, -13 if the task was cancelled (cancelled). `verb` is the letter

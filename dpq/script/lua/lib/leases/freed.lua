@@ -1,6 +1,5 @@
 -- freed: keep a booking whose caller gave up, for the next caller of the same scope and cost. Its units are charged.
 -- It stands in `tracked` as "scope FF moment FF cost".
--- Keys: tracked
 -- Needs: now, gate, line, booked, callers
 -- Gives: free_moment(scopes, moment, cost), which keeps it and calls the first callers;
 --        freed_before(gate, cost, at, lines, place): takes the first such moment before `at`, or returns nil. Callers

@@ -1,6 +1,5 @@
 -- held: find the lease of a permit. The name of the lease in `tracked` holds its end, so each extension changes the
 -- name. A caller whose answer was lost knows an old name.
--- Keys: tracked
 -- Gives: held_now(scopes, held), for the scopes of the permit. It returns the name that the lease has now; or `held` if
 --        the lease has ended.
 local function held_now(scopes, held)

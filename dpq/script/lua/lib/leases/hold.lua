@@ -1,6 +1,5 @@
 -- hold: let a task that waits for its retry keep its place among the running tasks of its group, if the limit of the
 -- group has `in_order`. So no other task of the group runs before it. The entry of its lease stays in tracked.
--- Keys: tracked
 -- Needs: rules, gate
 -- Gives: hold(id, task), for a task that was put into delayed;
 --        unhold(id, task), for a task that leaves delayed: true if it was held. Then its group may open.

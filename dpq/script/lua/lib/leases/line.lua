@@ -3,7 +3,6 @@
 -- digits, and its id. `end` has 13 digits of ms: then the caller is forgotten, unless it has asked again. The state is
 -- "w", or "c" after a call. The gate of the scope knows until when there may be callers (booked). docs/storage.md,
 -- "Permits".
--- Keys: ready meta tracked
 -- Needs: now, gate, groups, heads, opens, pool, record, order
 -- Gives: the_line(), which makes functions when it is first called:
 --        place_of(score, us), a place without the id;

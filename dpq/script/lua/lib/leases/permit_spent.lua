@@ -1,6 +1,5 @@
 -- permit_spent: replace what a permit was charged by what the client reports as spent. This works only while the lease
 -- of the permit has not ended, so each report counts once.
--- Keys: tracked
 -- Needs: true_up, marks
 -- Gives: permit_spent(scopes, held, report, cost, moment, refused). `scopes` are those of the permit; the scope of a
 --        pool's member comes last. `held` is the name of its lease. `report` has the units that were spent. The permit

@@ -1,5 +1,4 @@
 -- unread: end the lease of a task whose record cannot be read.
--- Keys: tracked
 -- Needs: ended
 -- Gives: end_unread(id).
 local function end_unread(id)

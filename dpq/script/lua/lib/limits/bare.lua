@@ -1,5 +1,4 @@
 -- bare: find out by one call which of many groups have no limit of their own.
--- Keys: limits
 -- Needs: rules
 -- Gives: bare(groups), which notes these groups in `seen` (rules).
 local function bare(groups)

@@ -1,7 +1,9 @@
 -- clears: estimate when a gate has let many tasks start.
--- Needs: pace, moving, meters, period, pool
+-- Needs: pace, moving, meters, period, pool, record, cost, estimate
 -- Gives: clears_at(gate, costs, count, from), for `count` tasks. `costs` is what some of them take, in order. No task
---        starts before `from`, ms. It returns when the last one starts, ms, and the name of the slowest rule, or "".
+--        starts before `from`, ms. It returns when the last one starts, ms, and the name of the slowest rule, or "";
+--        costs_of(ids, gate): the units by name that each of these tasks takes, with what the gate reserves for it; of
+--        one request, if there is no such task.
 local function clears_at(gate, costs, count, from)
   from = math.max(gate.opens, from)
   local at, slowest = from, ''
@@ -88,4 +90,13 @@ local function clears_at(gate, costs, count, from)
     later(soonest, name)
   end
   return at, slowest
+end
+
+local function costs_of(ids, gate)
+  local costs = {}
+  for _, raw in ipairs(ids[1] and redis.call('HMGET', meta, unpack(ids)) or {}) do
+    local task = raw and read(raw)
+    costs[#costs + 1] = task and (estimated(weigh(task.cost), gate))
+  end
+  return costs[1] and costs or { (estimated(weigh('1'), gate)) }
 end

@@ -1,5 +1,4 @@
 -- debt: compute what an even window owes for the units that it has granted. Source: docs/design.md, "The arithmetic".
---
 -- Needs: now, pace, booked
 -- Gives: owed_after(opens, rule, window), until when a window is paid for at the end of a 429, ms;
 --        bound_of(gate, rule, window), the moment beyond which grants never pay;

@@ -1,5 +1,4 @@
 -- has_ended: find gates that hold only grants, none of which counts any more.
--- Keys: gates
 -- Needs: now
 -- Gives: has_ended(text), true if a gate is one of these;
 --        drop_ended(most), which looks at most at that many gates, and removes those (as prune).

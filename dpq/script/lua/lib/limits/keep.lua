@@ -1,6 +1,5 @@
 -- keep: store the gates that have changed, and the leases that were charged. A gate that holds only grants is stored in
 -- a short form. An empty gate is not stored. Layout: docs/storage.md, "Gates".
--- Keys: conf gates tracked
 -- Needs: now, rules, meters, booked, plain_text, hash_table
 -- Gives: keep(), to be called after the last change of a gate.
 local REPEATED_MS = 120000 -- how long a call for a reset, or for a 429 of a permit, may be sent again
@@ -46,12 +45,8 @@ local function text_of(gate)
   if gate.plain then
     return plain_text(gate)
   end
-  local text, rules = head_of_text(gate) .. windows_of(gate), gate.rules
-  text = text .. (gate.meters and meters_text(gate) or '')
-  for i, rule in ipairs(gate.moves and rules or {}) do
-    text = rule.moving and text .. '|' .. gate[i].body or text
-  end
-  return text .. (gate.rest or '') -- what belongs to rules that are lost or unreadable now
+  local text = head_of_text(gate) .. windows_of(gate) .. (gate.meters and meters_text(gate) or '')
+  return text .. slots_of(gate) .. (gate.rest or '') -- what belongs to rules that are lost or unreadable now
 end
 
 local function keep()

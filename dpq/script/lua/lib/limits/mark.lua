@@ -1,5 +1,4 @@
 -- mark: store in `gated` of conf that there is a limit, a gate or a closed group.
--- Keys: conf
 -- Gives: mark().
 local function mark()
   if redis.call('HEXISTS', conf, 'gated') == 0 then

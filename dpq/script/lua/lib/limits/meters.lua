@@ -1,7 +1,6 @@
 -- meters: count what is left of a unit, until a moment at which all of it is left again. The meter of a quota finds its
 -- next period in the calendar. That of a budget, which a host has told, ends at the reset; but if the host has told its
 -- whole limit, the next window follows. Layout: docs/storage.md, "Meters". Proof: docs/design.md, "Quotas".
--- Keys: conf
 -- Needs: now, rules, period
 -- Gives: hold_meters(gate, tokens, spent), which makes gate.meters, by the names of their tokens, from what the gate
 --        has stored (gate_text); nil if there are none. If `spent`, all units of quotas count as spent. Each meter has

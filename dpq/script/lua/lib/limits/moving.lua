@@ -1,6 +1,5 @@
 -- moving: count what a moving window has granted: never more than its rate in any `per`, at whatever speed. Layout and
 -- proof: docs/design.md, "Moving windows".
--- Keys: conf
 -- Needs: now, booked, slots
 -- Gives: moving(), which makes functions when it is first called. They take a gate and the number of a window:
 --        hold(gate, i, body, spent), which reads the window; if its text is lost, all its units count as spent;
@@ -8,7 +7,8 @@
 --        charge(gate, i, units, token, moment), which charges a grant;
 --        fill(gate, i), which fills a window whose text is lost.
 --        Other files also need: tick_of(token, rule), the tick of a grant; length_of(gate, rule), ms; newest_token();
---        add(gate, i, tick, units); describe(gate, i, changed), which writes the text of the window; and `slots`.
+--        add(gate, i, tick, units); describe(gate, i, changed), which says until when the window is paid;
+--        fields(window), the text of the window without its slots; and `slots`.
 local made_moving
 
 local function moving()
@@ -39,9 +39,12 @@ local function moving()
     local window, rule = gate[i], gate.rules[i]
     window.paid = window.held > 0 and window.last * rule.tick + length_of(gate, rule) - rule.per or 0
     window.owed = window.paid
-    window.more = string.format(':%.0f:%.0f:%.0f:%.0f:%.0f:%.0f:%.0f', window.since, window.sum, window.join,
-      window.last, window.held, window.first, window.tail)
     gate.changed = gate.changed or changed
+  end
+
+  local function fields(window)
+    return string.format(':%d:%d:%d:%d:%d:%d:%d', window.since, window.sum, window.join, window.last, window.held,
+      window.first, window.tail)
   end
 
   local function add(gate, i, tick, units)
@@ -114,6 +117,6 @@ local function moving()
   end
 
   made_moving = { hold = hold, opens = opens, charge = charge_slots, fill = fill, tick_of = tick_of,
-    newest_token = newest_token, add = add, describe = describe, length_of = length_of, slots = parts }
+    newest_token = newest_token, add = add, describe = describe, fields = fields, length_of = length_of, slots = parts }
   return made_moving
 end

@@ -1,6 +1,5 @@
 -- moving_spent: replace what a delivery was charged in a moving window by what it has spent. Proof: docs/design.md,
 -- "Moving windows".
--- Keys: conf
 -- Needs: now, rules, moving
 -- Gives: recount(gate, i, token, more), where `more` is what the delivery has spent beyond its charge in window i;
 --        negative if it has spent less. It returns true if this frees units;

@@ -1,5 +1,4 @@
 -- opens: compute when a gate lets a task run.
--- Keys: conf
 -- Needs: now, pace, moving, meters
 -- Gives: free_now(gate, cost), true if a gate clearly lets a task run now; then no call of opens_at is needed;
 --        opens_at(gate, cost, rank), the moment when the gate lets the task run, ms. `cost` is what weigh (cost) gives.

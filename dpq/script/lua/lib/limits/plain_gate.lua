@@ -1,13 +1,13 @@
 -- plain_gate: read a gate that holds only grants, as most gates do. It finds what gate_of (gate) finds in such a text,
 -- with less work. What follows from the rules alone is computed once for each script.
--- Needs: now, pace
+-- Needs: now, pace, moving
 -- Gives: read_plain(scope, rules, text), the gate without values for other fields (GATE);
 --        GATE, a metatable with the values of fields that a gate has not set;
 --        plain_gate(scope, rules, text), the gate, or nil if the text holds more than grants. Its field `plain` is true
 --        until a field is set that is not in the gate yet. Its field `simple` is true as long as `plain`, if there is
 --        no concurrency: then the windows alone say what may run. All other gates have neither field;
 --        plain_at(gate), when such windows let one unit start, ms;
---        pay_all(gate), which charges all of them for one unit.
+--        pay_all(gate, token), which charges all of them for one unit.
 local EMPTY = { opens = 0, why = '-', probe = '-', rate = 0, since = 0, used = 0, learned = 0, beside = 0, slack = 0,
   last = 0, turn = 0, taught = 0, met = 0, row = 0, spent = '', reset = '' }
 
@@ -23,23 +23,20 @@ local function is_plain(rules)
   if rules.plain == nil then
     rules.plain = rules[1] and rules.ceiling == 0 and not rules.quotas or false
     for _, rule in ipairs(rules) do
-      rules.plain = rules.plain and not rule.moving
-      if rules.plain then
-        pace(rule, rule, rule.rate, 0)
-        rule.reach = reach_of(rule, rule, rule.slack or 0)
-      end
+      pace(rule, rule, rule.rate, 0)
+      rule.reach, rules.moves = reach_of(rule, rule, rule.slack or 0), rules.moves or rule.moving
     end
   end
   return rules.plain
 end
 
--- Reads "- R:429s Gname:total ... name:paid ... "; only the gate of a limit of its own has totals.
+-- Reads "- R:429s Gname:total ... name:paid ... |slots..."; only the gate of a limit of its own has totals.
 local function read_plain(scope, rules, text)
   if not is_plain(rules) then
     return nil
   end
   local gate = { scope = scope, rules = rules, plain = true, simple = rules.concurrency == 0, changed = false,
-    out = false }
+    out = false, slack = 0 }
   local own, at, met = rules.own, 3, 0
   if text and own then
     met, at = string.match(text, '^R:(%d+) ()', 3)
@@ -62,10 +59,20 @@ local function read_plain(scope, rules, text)
     local rule, window, name, paid, more = rules[i], gate[i], nil, nil, nil
     name, paid, more, at = string.match(text, '^([^:]*):([%d.]+)([%d.:]*) ()', at)
     paid = name == rule.name and tonumber(paid)
-    if not paid or paid > instant + rule.reach then
+    if not paid or paid > instant + rule.reach and not rule.moving then
       return nil
     end
     window.paid, window.owed, window.more = paid, paid, more ~= '' and more or nil
+  end
+  for i, rule in ipairs(rules.moves and rules or {}) do
+    if rule.moving then
+      local body
+      body, at = string.match(text or '|', '^|([^|]*)()', text and at or 1)
+      if not body then
+        return nil
+      end
+      moving().hold(gate, i, body)
+    end
   end
   return not (text and at <= #text) and gate or nil
 end
@@ -78,15 +85,19 @@ end
 local function plain_at(gate)
   local at = 0
   for i, rule in ipairs(gate.rules) do
-    at = math.max(at, window_at(gate[i], rule, 1))
+    at = math.max(at, rule.moving and moving().opens(gate, i, 1) or window_at(gate[i], rule, 1))
   end
   return at
 end
 
-local function pay_all(gate)
-  for i = 1, #gate.rules do
+local function pay_all(gate, token)
+  for i, rule in ipairs(gate.rules) do
     local window = gate[i]
-    pay_window(window, 1, instant)
+    if rule.moving then
+      moving().charge(gate, i, 1, token)
+    else
+      pay_window(window, 1, instant)
+    end
     window.granted = window.granted and window.granted + 1
   end
   gate.out = gate.out and gate.out + 1

@@ -1,5 +1,4 @@
 -- plain_rules: read the rules of a limit that stand, as people see them.
--- Keys: conf limits
 -- Gives: plain_rules(rules), rules without the days on which a zone's clock changes: they would be most of the text;
 --        hash_of(field), the hash that holds the rules of a field of limits ("queue" for the queue), and their name;
 --        stored_rules(hash, name), the stored rules, or false; and what stands, plain, "" for no limit.

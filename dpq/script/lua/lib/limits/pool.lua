@@ -1,7 +1,5 @@
 -- pool: find the member of a pool that a task may run as. Layout: docs/storage.md, "Pools".
---
--- Keys: gates
--- Needs: now, gate, opens, until_opened
+-- Needs: now, gate, opens, notice
 -- Gives: pool_at(gate, cost, rank, pin), for the gate of a group with members. `pin` is the member that the task is
 --        pinned to, or nil. It returns when the group and a member let the task run, ms. If members let it run now, the
 --        second value is the gate of the member that was granted least recently;

@@ -1,7 +1,6 @@
 -- prune: remove gates that hold nothing any more. Each call checks a few gates at random, so gates of groups that are
 -- gone cannot pile up. With two checks for each group that becomes empty, at most half of the gates are useless.
--- Keys: groups conf limits gates
--- Needs: now, gate, booked, meters, has_ended, until_opened
+-- Needs: now, gate, booked, meters, has_ended, notice
 -- Gives: prune(most), which checks at most that many gates and returns how many it has removed.
 
 -- True if the first or the last window still counts what it has granted, which is so for most gates.

@@ -2,7 +2,6 @@
 -- more. The text of this stands behind the `paid` of a window: ":interval:most:over", then one to three pairs
 -- ":token:slack". A pair means that the grants before `token` may get back at most `slack` ms. Proof: docs/design.md,
 -- "True-up".
--- Keys: conf
 -- Needs: now, debt
 -- Gives: note_grant(gate, i, token, moment), to be called before window i is charged for a grant; the grant is at
 --        `moment`, or now if it is nil;

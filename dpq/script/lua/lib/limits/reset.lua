@@ -1,6 +1,5 @@
 -- reset: let limits begin anew. The gate keeps the id of a reset for two minutes, as "Z:id:moment". So a call that is
 -- sent again does nothing.
--- Keys: gates
 -- Needs: now, gate, moving, moving_spent, pool, scan
 -- Gives: begin_anew(scope, differs, id), for a scope whose rules were set. If `differs`, the rules may differ from
 --        those before. `id` is the id of the reset, or nil for no reset;

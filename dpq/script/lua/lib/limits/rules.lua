@@ -1,5 +1,4 @@
 -- rules: read the limit that is set for a scope, as a table. Layout: docs/storage.md, "Rules".
--- Keys: limits
 -- Needs: window_rule
 -- Gives: parsed(text), the rules, or nil or false if the text cannot be read;
 --        rules_of(field), the rules of a stored limit, or false without one. If the limit cannot be read, the rules

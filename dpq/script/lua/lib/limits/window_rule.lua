@@ -3,7 +3,7 @@
 -- Gives: window_of(units, ms, unit, most, slowest), the rule of an even window, or nil;
 --        moving_of(units, ms, unit), the rule of a moving window (moving), or nil;
 --        quota_of(part), the rule of a quota, or nil if the part of the rules is no quota;
---        plain_limit(text), the rules of a limit of one even window, and perhaps a concurrency; nil for others;
+--        plain_limit(text), the rules of a limit of one window, and perhaps a concurrency; nil for others;
 --        MOST_UNITS, the most units of a window.
 local MOST_UNITS = 1000000000
 
@@ -40,7 +40,8 @@ local function quota_of(part)
 end
 
 local function plain_limit(text)
-  local slots, units, ms, most = string.match(text, '^(%d+)|([1-9]%d*%.?%d*) ([1-9]%d*) ([1-9]%d*)$')
-  local window, concurrency = units and window_of(units, ms, '', most, MOST_UNITS), tonumber(slots)
+  local slots, units, ms, most = string.match(text, '^(%d+)|([1-9]%d*%.?%d*) ([1-9]%d*) ([1-9m]%d*)$')
+  local window = most == 'm' and moving_of(units, ms, '') or units and window_of(units, ms, '', most, MOST_UNITS)
+  local concurrency = tonumber(slots)
   return window and concurrency <= 1000000 and { concurrency = concurrency, ceiling = 0, window } or nil
 end

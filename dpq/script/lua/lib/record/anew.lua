@@ -1,10 +1,16 @@
 -- anew: begin a task anew. The task is due at a moment, behind all tasks of its priority.
--- Keys: conf stats
--- Needs: now, draw, renew
+-- Needs: now, draw
 -- Gives: anew(task, at), which returns the ms from now until that moment;
 --        run_again(task, lapsed), for a run that has died: if its task was pushed again meanwhile (`rerun`), it begins
 --        anew, and the ms until then are returned; else nil. Unless its lease lapsed, its token still fences: a
---        repeated call finds its work done, and a late ack finds nothing.
+--        repeated call finds its work done, and a late ack finds nothing;
+--        renew(task, wait), as if the task had never been popped. It is first due `wait` ms from now.
+local function renew(task, wait)
+  task.token, task.attempts, task.deliveries, task.deferrals, task.delivery, task.again = 0, 0, 0, 0, '-', 0
+  task.options = string.gsub(task.options, '\24(%d+) %d+', '\24%1 0') -- its lapses
+  task.enqueued, task.wait, task.reason, task.error = stamp, wait, '', ''
+end
+
 local function anew(task, at)
   local place = draw(stats, 'pushed', 1) + 1
   local settings = redis.call('HMGET', conf, 'order', 'fairness')

@@ -1,7 +1,6 @@
 -- body: find where the payload of a task stands. A short payload stands in the record itself, behind a line feed. A
 -- longer payload has a field of its own. Else each change of the record would write it again, to replicas and to the
 -- disk as well.
--- Keys: payload
 -- Gives: inline(body, payloads), what stands behind the record: "" for a long payload. `payloads` is the queue's
 --        setting. Unless it is "inline", or not set, the result is "" for every payload;
 --        record_and_body(id, raw), for what meta has for an id. It returns the record alone; and the payload, or false

@@ -9,7 +9,8 @@
 -- Needs: marks
 -- Gives: note_of(task, mark), the text of a note, or nil;
 --        live_note(task, mark), the text of a note with the live token, without the token, or nil;
---        set_note(task, mark, text), which removes the note if the text is nil.
+--        set_note(task, mark, text), which removes the note if the text is nil;
+--        recost(task, cost), which changes the cost. What the newest delivery was charged stays in its note (true_up).
 local function note_of(task, mark)
   return string.match(task.options, mark .. '([^\23-\31]*)')
 end
@@ -29,4 +30,13 @@ local function set_note(task, mark, text)
     notes = notes .. (said and each .. said or '')
   end
   task.options = notes
+end
+
+local function recost(task, cost)
+  if cost ~= task.cost and task.token ~= '0' then
+    local report, charged = string.match(live_note(task, SPENT) or '', '^(%S*) ?(%S*)$')
+    charged = (charged or '') ~= '' and charged or task.cost
+    set_note(task, SPENT, string.format('%s %s %s', task.token, report or '', charged))
+  end
+  task.cost = cost
 end

@@ -2,8 +2,8 @@
 -- task in 15 digits. If a double holds the priority exactly, the residual is "1". Else it has 4 digits. Behind the
 -- order stands the id. docs/storage.md, "Order".
 -- Gives: residual_in(order, at), how many digits the residual has. The order begins at `at`, or at 1;
---        sequence_of(member);
---        id_of(member).
+--        sequence_of(member); id_of(member);
+--        score_of(task), its score in ready: minus the priority, and what it has gained by aging.
 local function residual_in(order, at)
   return string.byte(order, at or 1) == 49 and 1 or 4
 end
@@ -15,4 +15,9 @@ end
 
 local function id_of(member)
   return string.sub(member, residual_in(member) + 16)
+end
+
+local function score_of(task)
+  local rate, since = string.match(task.aging, '^(.+)@(%d+)$')
+  return (rate and rate * (task.enqueued + task.wait - since) / 1000 or 0) - task.priority
 end

@@ -1,7 +1,19 @@
--- rank: give a task another priority. It keeps its sequence, so its place among equal priorities.
--- Needs: turn
+-- rank: give a task another priority. It keeps its sequence, so its place among equal priorities. In a queue whose
+-- smallest number runs first (`order` is "min") the negative of the user's number is stored, with a "0" in front of its
+-- digits: of 5 "-05", of -1.5 "01.5". So all scripts compute as for any queue (dpq/model/priority.py).
 -- Gives: set_priority(task, priority, residual), for a priority as its user wrote it, and what its double lost. If the
---        priority is "", or left out, nothing changes.
+--        priority is "", or left out, nothing changes;
+--        turned(priority, residual), for texts of the user; a priority that is turned already stays as it is.
+local function turned(priority, residual)
+  if string.find(priority, '^%-?0%d') then
+    return priority, residual
+  elseif residual ~= '1' then -- order: what the double lost has the other sign, too
+    local side, digits = string.match(residual, '^(%d)(%d+)$')
+    residual = string.format('%d%03d', side == '0' and 2 or 0, 999 - digits)
+  end
+  return (string.byte(priority) == 45 and '0' .. string.sub(priority, 2) or '-0' .. priority), residual
+end
+
 local function set_priority(task, priority, residual)
   if (priority or '') ~= '' then
     if string.find(task.priority, '^%-?0%d') then -- its queue is one whose smallest number runs first

@@ -1,5 +1,4 @@
 -- revise: change a stored task in place.
--- Keys: delayed invisible meta
 -- Needs: now, record, rank, place, back
 -- Gives: revise(id, task, priority, residual, wait). A value of nil, or a priority of "", stays as it is. A
 --        running task keeps its lease: only its priority changes, for its return.

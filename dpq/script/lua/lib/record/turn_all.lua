@@ -1,5 +1,5 @@
 -- turn_all: turn the priorities of a push into a queue whose smallest number runs first.
--- Needs: turn
+-- Needs: rank
 -- Gives: turn_all(args, options), for the variables of push with these names. It replaces the priority and the residual
 --        of options; of a plain task the score, and the priority before its payload.
 local function turn_all(args, options)
