@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
-from dpq.explain.drain import Drain
-from dpq.explain.incidents import REMEDIES, SEVERITIES, Severity, VerdictState, Warned
+from dpq.explain.incidents import REMEDIES, SEVERITIES, Drain, Severity, VerdictState, Warned
 from dpq.explain.pace import Pace
 from dpq.limits.pools import UNTIL_OPENED_MS
 from dpq.model.history import Event

@@ -1,16 +1,20 @@
 """The verdict on a queue that a limit holds: whose limit, of which kind, until when. No I/O."""
 
+from __future__ import annotations  # Held is loaded for types only
+
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from dpq.explain.incidents import VerdictState
-from dpq.explain.survey import Held
 from dpq.explain.verdict_facts import Facts, Verdict, tasks_are, worker_name
 from dpq.limits.limits import spent_words
 from dpq.limits.pools import UNTIL_OPENED_MS
 from dpq.limits.quota import quota_text
 from dpq.limits.states import spent_quota
 from dpq.model.rates import per_text, span
+
+if TYPE_CHECKING:
+    from dpq.explain.survey import Held
 
 FLOWS_SECONDS = 60.0
 """Seconds: a limit that opens sooner paces its tasks, and holds none."""
