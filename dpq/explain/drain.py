@@ -94,20 +94,10 @@ def drain_of(look: DrainLook, pace: Pace = UNKNOWN, group: str | None = None) ->
         own = next(scope for scope in look.scopes if scope.group == group)
     backlog = look.backlog if own is None else own.waiting
 
-    def said(
-        state: DrainState,
-        because: str,
-        seconds: float | None = None,
-        low: float | None = None,
-        high: float | None = None,
-    ) -> Drain:
-        about, low, high = (
-            None if each is None or each == math.inf else round(max(0.0, each), 6)
-            for each in (seconds, low, high)
-        )
-        return Drain(
-            seconds=about, state=state, because=because, backlog=backlog, low=low, high=high
-        )
+    def said(state: DrainState, because: str, *times: float) -> Drain:
+        known = (round(max(0.0, time), 6) if time < math.inf else None for time in times)
+        named = dict(zip(("seconds", "low", "high"), known, strict=False))
+        return Drain(**{"seconds": None, **named}, state=state, because=because, backlog=backlog)
 
     if not backlog:
         return said("none due", "no task is due", 0.0)

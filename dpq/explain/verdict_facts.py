@@ -126,10 +126,6 @@ class Facts(NamedTuple):
         """Return the seconds since a moment; infinity without one."""
         return float("inf") if at_ms is None else round(max(0.0, self.now - at_ms) / 1000, 3)
 
-    def hangs(self, seconds: float) -> bool:
-        """Return True if a run of so many seconds is far longer than others."""
-        return hangs(self.stats, seconds)
-
     def usual(self) -> str:
         """Say how long runs take."""
         run = self.stats.run
@@ -161,8 +157,9 @@ class Facts(NamedTuple):
         needs_person: bool | None = None,
         **named: Any,
     ) -> Verdict:
-        """Make a verdict. Times are ms; `named` goes into the remedy of the incident."""
-        bad = state not in SEVERITIES
+        """Make a verdict. Times are ms; `named` goes into the remedy of the incident. A bad state
+        without an end needs a person, by default."""
+        bad = state not in SEVERITIES and until is None
         return Verdict(
             queue=self.queue,
             state=state,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from dpq.explain.incidents import VerdictState
-from dpq.explain.verdict_facts import Facts, Verdict, tasks_are, worker_name
+from dpq.explain.verdict_facts import Facts, Verdict, hangs, tasks_are, worker_name
 from dpq.limits.limits import spent_words
 from dpq.limits.pools import UNTIL_OPENED_MS
 from dpq.limits.quota import quota_text
@@ -46,7 +46,7 @@ def kind_of(held: Held) -> VerdictState:
 def _still_flows(facts: Facts, held: Held) -> bool:
     """Return True if tasks of a closed scope start again and again."""
     if kind_of(held) is VerdictState.CONCURRENCY:
-        return not facts.hangs(facts.seconds_since(held.held_ms)) and bool(held.holder)
+        return not hangs(facts.stats, facts.seconds_since(held.held_ms)) and bool(held.holder)
     soon = (_opens_ms(held) or 0.0) - facts.now <= FLOWS_SECONDS * 1000
     return kind_of(held) is VerdictState.PACED and soon
 
