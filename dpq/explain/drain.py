@@ -156,8 +156,7 @@ def _by_limits(look: DrainLook, scopes: Sequence[Scope], backlog: int) -> tuple[
         if scope.busy:
             known = False
             if not scope.rated:
-                runs = "as many tasks run as may, however long they do"
-                slowest = slowest or scope.words(runs)
+                slowest = slowest or scope.words("that depends on how long its tasks run")
         took = scope.clears - start
         if scope.clears > latest:
             latest, slowest = scope.clears, scope.because

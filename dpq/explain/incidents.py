@@ -85,8 +85,8 @@ REMEDIES = {
     "all workers quiet": "`dpq workers --unquiet {worker} {queue}` lets it take tasks again.",
     "no consumer": "Start a worker, `dpq worker MODULE:NAME {queue}`, or look into the log of the "
     "one that ended.",
-    "consumers elsewhere": "Start the consumers with {queue}, or move the tasks: "
-    "`dpq admin export {queue}`.",
+    "consumers elsewhere": "Let the consumers ask this queue, `dpq worker MODULE:NAME {queue}`, or "
+    "push into the queue that they ask.",
     "all handlers busy": "Restart that process; `dpq admin bulk release --worker {worker} {queue}` "
     "gives its tasks to other workers.",
     "all consumers busy": "Restart that consumer; `dpq admin bulk release --held-for {seconds} "
@@ -107,13 +107,14 @@ REMEDIES = {
     "full": "Add workers, push less, or raise the bound: `q.admin.set_bounds(max_tasks=N)`.",
     "group full": "Find why its tasks do not run, or raise the bound: "
     "`q.admin.set_bounds(max_waiting=N)`.",
-    "producers wait": "Nothing if it does not last; else add workers, or push less.",
+    "producers wait": "If it lasts, add workers, or push less.",
     "seen keys full": "Open the queue with a higher `seen_max_keys`, or push with a shorter "
     "`unique_for`.",
     "schedule died": "`dpq dead replay {task} {queue}` starts it again.",
     "key held by a dead letter": "`dpq dead list {queue}` shows why they died; "
     "`dpq dead replay --all {queue}` runs them again.",
-    "batch stands still": "`dpq stats --batch {batch} {queue}` shows its tasks.",
+    "batch stands still": "`dpq stats --batch {batch} {queue}` counts its tasks; "
+    "`dpq peek --state delayed {queue}` shows when they are due.",
 }
 """Sentences on what to do, by the name of a state, of a cause of one, or of a warning."""
 

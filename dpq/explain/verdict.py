@@ -299,8 +299,10 @@ def _moving(facts: Facts) -> Verdict | None:
         return None
     leases = facts.survey.leases
     said = [f"{tasks_are(facts.due)}, and {leases} {'is' if leases == 1 else 'are'} running"]
-    if facts.due and facts.drain.state != "unknown":
+    if facts.due and facts.drain.state in ("clears", "even", "will not drain"):
         said.append(facts.drain.say)
+    elif facts.due and facts.pace.kind == "stopped":
+        said.append(facts.pace.say)
     said += [
         f"{scope_name(held)} is {kind_of(held)}{until_text(facts, held)}"
         f"{others_closed(facts, held)}"
