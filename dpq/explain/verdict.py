@@ -217,12 +217,7 @@ def _consumers_busy(facts: Facts) -> Verdict | None:
     """Judge consumers that send no heartbeats, by their leases."""
     survey = facts.survey
     seconds = facts.seconds_since(survey.oldest_ms)
-    if (
-        not facts.due
-        or not survey.leases
-        or not hangs(facts.stats, seconds)
-        or survey.oldest_ms is None
-    ):
+    if not (facts.due and survey.oldest_ms and hangs(facts.stats, seconds)):
         return None
     because = (
         f"consumers that send no heartbeat hold {survey.leases} "
