@@ -35,8 +35,7 @@ STALLED_PER_HOUR = 0.01
 
 
 class Scope(NamedTuple):
-    """A limit and what waits for it. Times are ms. The script drain returns the fields in this
-    order."""
+    """A limit and what waits for it, as the script drain returns the fields. Times are ms."""
 
     group: str  # `*` for all groups without a limit of their own, or "" for the queue
     waiting: int  # its tasks that are due

@@ -163,11 +163,7 @@ def _ends(points: Sequence[Point]) -> tuple[int, int, bool]:
         return 0, 0, False
     first, last = known[0], known[-1]
     before = [point for point in known if point.at <= last.at - LATELY_SECONDS] or [first]
-    return (
-        max(0, last.acked - first.acked),
-        max(0, last.failed - first.failed),
-        last.acked > before[-1].acked,
-    )
+    return last.acked - first.acked, last.failed - first.failed, last.acked > before[-1].acked
 
 
 def _range(backlog: int, net: float, spread: float, error: float) -> tuple[float, float]:

@@ -157,9 +157,9 @@ class Facts(NamedTuple):
         needs_person: bool | None = None,
         **named: Any,
     ) -> Verdict:
-        """Make a verdict. Times are ms; `named` goes into the remedy of the incident. A bad state
-        without an end needs a person, by default."""
-        bad = state not in SEVERITIES and until is None
+        """Make a verdict. Times are ms; `named` goes into the remedy of the incident."""
+        if needs_person is None:
+            needs_person = state not in SEVERITIES and until is None
         return Verdict(
             queue=self.queue,
             state=state,
@@ -168,7 +168,7 @@ class Facts(NamedTuple):
             until=moment_of(until),
             who=who,
             what_to_do=self.remedy(state if incident is None else incident, **named),
-            needs_person=bad if needs_person is None else needs_person,
+            needs_person=needs_person,
         )
 
 

@@ -90,7 +90,7 @@ def _finding_of(facts: Facts, few: Sequence[Held]) -> Verdict | None:
     needs = kind in (VerdictState.BY_HAND, VerdictState.CONCURRENCY)
     if kind in (VerdictState.QUOTA, VerdictState.BY_HAND) and until is not None:
         needs = until - facts.now > LONG_SECONDS * 1000
-    needs = needs and not _still_flows(facts, first)
+    needs &= not _still_flows(facts, first)
     helps = needs or kind is VerdictState.BY_HAND or state.reason == "in order"
     return facts.found(
         *(kind, because, said.incident if helps else ""),
