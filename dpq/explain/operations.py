@@ -110,10 +110,12 @@ class Operations(QueueOperations[P]):
         if verdict.state is VerdictState.FAILING:
             failures = yield from self.failures(seen.survey.now_ms / 1000)
             return verdict_of(facts._replace(failures=failures))
-        if verdict.state in (VerdictState.UNKNOWN_QUEUE, VerdictState.NO_CONSUMER):
-            names = yield from self.names()
-            elsewhere = yield from self.asked_elsewhere(names, seen.survey)
-            return verdict_of(facts._replace(names=names, elsewhere=elsewhere))
+        never_asked = verdict.state is VerdictState.NO_CONSUMER and seen.survey.asked_ms is None
+        if never_asked or verdict.state is VerdictState.UNKNOWN_QUEUE:
+            (names,) = yield from together([self.names()])
+            if not isinstance(names, Exception):
+                elsewhere = yield from self.asked_elsewhere(names, seen.survey)
+                return verdict_of(facts._replace(names=names, elsewhere=elsewhere))
         return verdict
 
     def asked_elsewhere(self, names: Sequence[str], survey: Survey) -> Steps[str]:

@@ -75,7 +75,7 @@ def gauges(state: LimitState) -> list[dict[str, Any]]:
         left = state.units_left[i] if i < len(state.units_left) else None
         found.append(
             {
-                "text": window_text(window),
+                "text": window_text(window) + f", now {learned:.3g}" * (learned != window.rate),
                 "promise": promise(window),
                 "left": left,
                 "burst": window.at_once,

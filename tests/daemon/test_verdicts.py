@@ -603,7 +603,7 @@ def test_every_surface_says_the_same(
     told = run(q, url, "stats")
     assert sentence in " ".join(told.stdout.split()), told.output
     assert json.loads(run(q, url, "stats", "--json").stdout)["verdict"]["sentence"] == sentence
-    assert f"{name}\t{sentence}\n" in run(q, url, "queues").stdout
+    assert sentence in " ".join(run(q, url, "queues").stdout.split())
     rows = map(json.loads, run(q, url, "queues", "--json").stdout.splitlines())
     assert {row["queue"]: row for row in rows}[name]["verdict"]["sentence"] == sentence
     doctor = run(q, url, "doctor")
