@@ -538,8 +538,8 @@ Exchange._tell_spent | a function that fails spoils the answer | contract/true_u
 
 # Contact
 base.py | an import of DPQ loads pydantic | unit/import
-- from dpq.queue.refusals import log_refused
-+ from dpq.queue.refusals import log_refused
+- from dpq.script.durability import Durability, named_durability
++ from dpq.script.durability import Durability, named_durability
 + import pydantic
 Loader._remove | a finished batch takes a queue that was there before
 | daemon/cli_run::test_a_queue_that_was_there_before_stays
