@@ -31,7 +31,6 @@ start themselves included: all_servers.py does so with each, in the soak's setti
 import gc
 import inspect
 import os
-import re
 import shutil
 import signal
 import tempfile
@@ -85,10 +84,6 @@ LONG = (
 )
 """Begun first, in this order: what is long and begins last, one process runs alone while the others
 are idle."""
-
-
-TAG = re.compile(rb"^dpq:\{([^{}]+\{[1-9]\d*)\}:")
-"""Of a partition: the queue's name, a brace and a number."""
 
 
 _SHARED = {
@@ -271,8 +266,7 @@ def only_documented_keys(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     left = set(redis.keys("*"))
     names = {own.encode()} | {name for name in redis.smembers(REGISTRY) if own.encode() in name}
-    tags = {own for key in left for own in TAG.findall(key) if own.partition(b"{")[0] in names}
-    documented = {key_of(tag.decode(), part).encode() for tag in names | tags for part in PARTS}
+    documented = {key_of(name.decode(), part).encode() for name in names for part in PARTS}
     shared = {REGISTRY.encode(), REGISTRY_TICK.encode()}
     if left:
         redis.delete(*left)

@@ -70,29 +70,15 @@ def faults(text: str) -> list[Fault]:
 
 
 FAULTS = faults(r"""
-take | a popped head has no heir | rare
--         crown(group, frame, i, shared)
 enter | a better newcomer waits behind its group's head | rare
 - best and (score < best or score == best and member < first)
 + false
-release.lua | a release takes a new place | rare
-- task.delivery = 'r'
-- set_priority
-+ task.delivery = 'r'
-+ task.order = string.sub(task.order, 1, -16) .. '999999999999990'
-+ set_priority
 fence | any token will do | rare
 - task.token ~= token
 + false
-ack.lua | any token acks | rare
-- token ~= claim and token ~= string.match(claim, '^%d+')
-+ not token
 next_due | a missed time is not passed over | rare RECURRING
 - math.max(now, task.enqueued + task.wait)
 + task.enqueued + task.wait
-fence | a settled delivery acts again | rare
-- '[fblr]'
-+ '[0]'
 open_or_close | a closed group keeps its head in ready | rare
 -     shut(group)
 -     at = next_at(group)
@@ -133,18 +119,12 @@ opens_at | only the shortest window counts | rare LIMITED
 unreserved | a reserve is for all | rare RESERVES
 - local grown = missing <= 0 and 0
 + local grown = 0 and 0
-gate_of | no group has a limit of its own | rare LIMITED
-- seen.count > (rules and 1 or 0) and rules_of
-+ false and rules_of
 full | one lease too many | FULL
 - return most <= out
 + return most < out
 ended | a failed task stays among those that run | rare FULL
 - redis.call('ZREM', tracked, unpack(others)) == 0
 + false
-meet | a 429 shortens a longer closing | rare
-- math.max(gate.opens, now + ms)
-+ now + ms
 end_probe | one probe follows the other | rare
 - again and 'p' or '-'
 + 'p'
@@ -155,7 +135,7 @@ charge | the rate never rises | rare LEARNS
 - gate.used * 2 >= gate.rate
 + false
 lead | who was served keeps its turn | rare IN_TURN
-- turn = turn and turn ~= true and turn or next_turn()
+- turn = turn and turn ~= true and turn or string.format('%015.0f', draw(conf, 'turns', 1) + 1)
 + turn = turn and turn ~= true and turn or sequence_of(member)
 no_room | a queue takes one task too many | rare BOUNDED
 - size + fresh > most
