@@ -53,7 +53,7 @@ end
 count_time(string.sub(token, 1, -3), 10)
 store_times('r')
 if opens then
-  -- Needs: notice, heads, rouse
+  -- Needs: notice, heads
   if opens > instant then
     redis.call('ZADD', closed, string.format('%.17g', opens), group)
     notice(opens - now)

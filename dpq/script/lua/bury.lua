@@ -15,7 +15,7 @@
 -- Returns 1; or 0, -1 or -13 as fence does, and nothing has changed.
 -- Lost reply: safe to send again, the second answer is 0. The event of many is then added twice.
 
--- Needs: now, record, rank, fence, place, bury, anew, back, times, producers, event
+-- Needs: now, record, rank, fence, place, bury, anew, times, producers, event, back
 if id == '' then
   tell('by_hand', '', '', '', reason, 'by', told)
   return 1
