@@ -420,13 +420,14 @@ class Stage:
                 key = key_of(self.name, part)
                 if part in HASHES:
                     all_at_once.hgetall(key)
-                elif part == "events":
+                elif part in ("events", "changes"):
                     all_at_once.xrange(key)
                 else:
                     all_at_once.zrange(key, 0, -1, withscores=True)
             found = dict(zip(PARTS, all_at_once.execute(), strict=True))
         found["conf"].pop(b"asked", None)  # the short way of pop may ask once more
-        found["events"] = [fields for _, fields in found["events"]]  # ids are times
+        for part in ("events", "changes"):  # ids are times
+            found[part] = [fields for _, fields in found[part]]
         return [*found.values()]
 
     @contextmanager

@@ -1,7 +1,7 @@
 -- bury: make a task a dead letter now. If it was pushed again with `rerun` while it ran, it begins anew instead.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
---       tracked events batches followers cancelled
+--       tracked events changes batches followers cancelled
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id         "" for the one event of many tasks: nothing else is done
 -- ARGV[3]  token      of the delivery that holds the lease
@@ -15,9 +15,9 @@
 -- Returns 1; or 0, -1 or -13 as fence does, and nothing has changed.
 -- Lost reply: safe to send again, the second answer is 0. The event of many is then added twice.
 
--- Needs: now, record, rank, fence, place, bury, anew, times, producers, event, back
+-- Needs: now, record, rank, fence, place, bury, anew, back, times, producers, event, operator
 if id == '' then
-  tell('by_hand', '', '', '', reason, 'by', told)
+  tell_change('by_hand', '', reason, 'by', told)
   return 1
 end
 local task, refused = fence(id, token, 'b')

@@ -1,7 +1,7 @@
 -- import: add tasks of an export, each with all that was stored of it. It adds all of them or none.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
---       tracked events batches followers recent
+--       tracked events changes batches followers recent
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  export     the id of the export
 -- ARGV[3]  last       number: the number of the last line of this call; 0 forgets which lines were added before
@@ -24,7 +24,7 @@
 -- * {-3, line, holder}: another task has the key. {-4, line, id}: the id is that of a task of another group or key.
 -- Lost reply: safe to send again; nothing is added twice, but then the tasks are not counted as added.
 
--- Needs: now, refusal, record, rank, body, place, counted, notice, event, notes, followed, others
+-- Needs: now, refusal, record, rank, body, place, counted, notice, operator, notes, followed, others
 local settings = redis.call('HMGET', conf, 'format', 'fairness', 'payloads', 'imported', 'order')
 local refused = not settings[1] and { 1 } or refusal(settings[1])
 if refused then
@@ -113,7 +113,7 @@ elseif last > upto then
   redis.call('HSET', conf, 'imported', string.format('%s %.0f', export, last))
 end
 if told ~= '' then
-  tell('by_hand', '', '', '', 'imported ' .. told)
+  tell_change('by_hand', '', 'imported ' .. told)
 end
 admit()
 return { 0, added, met }

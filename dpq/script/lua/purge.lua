@@ -1,7 +1,7 @@
 -- purge: remove tasks of a state, or the dead letters with these ids.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf wake tick limits gates tracked
---       events batches followers cancelled
+--       events changes batches followers cancelled
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  state      ready, delayed, invisible, waiting or dead
 -- ARGV[3]  most       number: tasks at most; 0 changes nothing
@@ -13,7 +13,7 @@
 -- cancelled.
 -- Lost reply: safe to send again; without ids the second call removes the next tasks.
 
--- Needs: now, record, place, cancelled, member, event, batches, followed, producers, trim
+-- Needs: now, record, place, cancelled, member, operator, batches, followed, producers, trim
 local set = ({ ready = ready, delayed = delayed, invisible = invisible, waiting = waiting, dead = dead })[state]
 local members, removed, vacated = {}, 0, { [''] = true }
 for i = 5, #args do
@@ -40,7 +40,7 @@ for _, member in ipairs(members) do
   removed = removed + 1
 end
 if told and told + removed > 0 then
-  tell('by_hand', '', '', '', string.format('purged %.0f %s', told + removed, state))
+  tell_change('by_hand', '', string.format('purged %.0f %s', told + removed, state))
 end
 admit()
 call_all(vacated)

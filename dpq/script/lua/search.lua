@@ -1,4 +1,4 @@
--- search: read tasks of one state that pass a filter, in the order of that state, from a position on.
+-- search: read tasks of one state that pass a filter, in the order of that state or back, from a position on.
 --
 -- Keys: ready delayed invisible waiting payload meta dead
 -- ARGV[1]  state      ready, delayed, invisible, waiting or dead
@@ -18,6 +18,7 @@
 -- ARGV[15] prefix     the beginning of the key, or "" for any
 -- ARGV[16] age        number: ms since the push at least, of dead tasks since the death; "" for any
 -- ARGV[17] time       ms, or "" for the server's clock
+-- ARGV[18] newest     "1" goes back from the last task of the state
 --
 -- Returns a flat list: how many tasks passed; how many were looked at; how many are left behind them; the score and the
 -- member of the last task that was looked at, "" for none; then id, until, record, payload, score and member of each
@@ -26,7 +27,7 @@
 
 -- Needs: member, body, passes
 local sets = { ready = ready, delayed = delayed, invisible = invisible, waiting = waiting, dead = dead }
-local set, sizes = sets[state], max_bytes
+local set, sizes, way = sets[state], max_bytes, newest == '1' and { 'REV' } or {}
 
 -- Compares bytes, since `<` follows the locale.
 local function after(left, right)
@@ -52,7 +53,7 @@ if score ~= '' then
       low = middle + 1
     end
   end
-  first = low
+  first = way[1] and stop - low + (redis.call('ZSCORE', set, member) == score and 1 or 0) or low
 end
 if group ~= '' and set == waiting then -- the tasks of a group stand together
   first = math.max(first, redis.call('ZLEXCOUNT', set, '-', '(' .. group .. '\t'))
@@ -65,7 +66,8 @@ local passes = filtered({ group = group, least = least, text = text, reason = re
 local full = false
 while not full and looked < look and first + looked < stop do
   local from = first + looked
-  local page = redis.call('ZRANGE', set, from, math.min(from + 99, first + look - 1, stop - 1))
+  local to = math.min(from + 99, first + look - 1, stop - 1)
+  local page = redis.call('ZRANGE', set, from, to, unpack(way))
   local ids = {}
   for i = 1, #page do
     ids[i] = (split(set, page[i]))

@@ -1,6 +1,7 @@
 -- set_limit: set or remove the limit of the queue, of a group, or of every group without a limit of its own.
 --
 -- Keys: ready invisible waiting groups closed meta conf wake tick limits gates tracked events
+--       changes
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  field      "queue", "groups" or "group:" and a name
 -- ARGV[3]  rules      the text of docs/storage.md, "Rules"; "" removes them
@@ -61,9 +62,9 @@ if walk == 'set' then
     redis.call('HSET', conf, 'heavy', '1')
   end
   if stood ~= plain_rules(rules) or reset then
-    -- Needs: event
+    -- Needs: operator
     local text = rules == '' and 'removed' or plain_rules(rules)
-    tell('limit_set', field == 'groups' and '*' or string.sub(field, 7), '', '', text, 'before', stood, 'by', by or '')
+    tell_change('limit_set', field == 'groups' and '*' or string.sub(field, 7), text, 'before', stood, 'by', by or '')
   end
   redis.call('HDEL', conf, 'shut_until', 'watched') -- wake a waiter whose sleep follows the old limit
   redis.call('ZADD', wake, '0', 'w')
