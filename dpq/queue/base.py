@@ -103,8 +103,7 @@ class QueueBase(Generic[P]):
                 tokens. Only `"none"` goes with LIFO or aging; a new queue has it.
             payloads: `"apart"` stores every payload in a key that only roles which read payloads
                 reach; `"inline"` stores those of at most 512 bytes in the tasks' records, which is
-                faster, takes less memory, and can be read by an overview and a blind producer too:
-                docs/security.md. A new queue: `"inline"`.
+                faster: docs/security.md. A new queue: `"inline"`.
             backoff: The delay of a failed task before its next attempt: a `Backoff`, or a list of 1
                 to 16 delays, as in `[1, 5, 30, 300]` (seconds, or timedeltas, 0 to 10 years). The
                 last delay repeats, and a list has no jitter. A task's own (`push(backoff=)`) comes
