@@ -227,18 +227,22 @@ def check_one_client(queues: Sequence[QueueBase[Any]], kind: type[QueueBase[Any]
         )
 
 
-def wanted_task(id_: str | None, timeout: float | None, *, force: bool) -> tuple[str, bool] | None:
-    """Check the arguments of a pop that names its task; return None if it names none."""
+def wanted_task(
+    id_: str | None, timeout: float | None, *, force: bool
+) -> tuple[str, str] | tuple[()]:
+    """Check the arguments of a pop that names its task, as the verb takes them; () for none."""
+    from dpq.script.command import task_id
+
     if id_ is None:
         if force:
             raise ConfigurationError("force is True without an id: give the id of a delayed task")
-        return None
+        return ()
     if timeout != 0:
         raise ConfigurationError(
             f"timeout is {timeout!r}: a pop by id does not wait, so leave it out; why({id_!r}) "
             "says when the task may run"
         )
-    return id_, force
+    return task_id(id_), "1" if force else ""
 
 
 def operations_named(queue_name: str) -> Operations[Any]:
