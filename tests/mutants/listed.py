@@ -25,8 +25,8 @@ import.lua | an import adds once more what it has added | contract/export
 - elseif tonumber(line) > upto then
 + elseif true then
 Bulk.step | an action on many tasks takes more than were counted | contract/bulk web/web_actions
-- [: self.count - taken]
-+ [:]
+- ][:left]
++ ][:]
 
 # Batches of tasks, and tasks that wait for others
 let_go | a task runs when the first of those before it has ended | lua/followers
