@@ -256,7 +256,7 @@ merge | a dead holder of a key is not revived | lua/push
 # Workers
 Fetcher.add | what was fetched ahead of a 429 runs all the same
 | contract/worker_ends::test_what_was_fetched_under_the_same_limit_goes_back
-- if (self._prefetch or self._taken) and isinstance(done.error, RateLimited):
+- if isinstance(done.error, RateLimited):
 + if False:
 Worker._finish.give_up | a worker that ends waits for nobody
 | contract/worker::test_a_stop_waits_for_handlers
@@ -264,13 +264,13 @@ Worker._finish.give_up | a worker that ends waits for nobody
 + give_up = time.monotonic()
 AsyncRunner.fill | one handler more than the concurrency
 | unit/runner
-- len(self._running) < self._concurrency and
-+ len(self._running) <= self._concurrency and
+- while self.free > 0 and
++ while self.free >= 0 and
 Fetcher._exchange | an end that an exchange could not send is forgotten | unit/fetcher
--             self.ends += exchange.done
-+             pass
-Runner.handle.error | an overdue attempt ends as its handler does | unit/runner
--         error = run.overdue or error
+- self.ends += again
++ pass
+Runner._handle.error | an overdue attempt ends as its handler does | unit/runner
+-         error = call.overdue or error
 +         pass
 
 # Scheduler
