@@ -16,7 +16,7 @@ import typer
 from redis.exceptions import ResponseError
 from rich.progress import SpinnerColumn
 
-from dpq import DPQ, DPQError
+from dpq import DPQ, DPQError, TaskState
 from dpq.cli._options import (
     DEFAULT_QUEUE,
     DEFAULT_URL,
@@ -33,6 +33,7 @@ from dpq.explain.operations import Operations
 from dpq.link.asking import load_scripts as load_all
 from dpq.link.connect import open_url
 from dpq.model.diagnosis import clock_problems, explain
+from dpq.model.filter import Filter
 from dpq.model.masking import mask
 from dpq.model.validation import error_line, one_line
 from dpq.queue.inside import operations_of, session_of
@@ -40,6 +41,7 @@ from dpq.registry.all_queues import ask_queues, inspect_server, missing_queue
 from dpq.script.command import Steps
 from dpq.types import Problem, QueueStats, Verdict, VerdictState, WorkerInfo
 from dpq.verbs.base import PAGE
+from dpq.verbs.browse import LOOK_MOST, Browser
 
 T = TypeVar("T")
 
@@ -112,7 +114,7 @@ def _examine(url: str, names: list[str], json: bool) -> None:
             found = session_of(q).run(lambda: _watched(operations_of(q).check(), bar))
         of_server, missing = inspect_server(q)
         unknown = missing_queue(q)
-        found += of_server
+        found += of_server + _dead_schedules(q)
         verdict = _judge(q, found)
     for problem in found:
         _tell(problem, json)
@@ -124,10 +126,23 @@ def _examine(url: str, names: list[str], json: bool) -> None:
     if verdict and stuck:
         _tell_verdict(verdict, json)
     elif verdict and not unknown:
-        talk(str(verdict))
+        talk(f"{verdict}. {verdict.what_to_do}".removesuffix(". "))
     if found or stuck:
         raise Failed(f"{len(found) + stuck} problems in {where}")
     talk(unknown or f"no problems in {where}")
+
+
+def _dead_schedules(q: DPQ[Any]) -> list[Problem]:
+    """Find recurring tasks among the dead letters; the verdict looks at the newest ones only."""
+    chosen = Filter(TaskState.DEAD, recurring=True)
+    try:
+        found = session_of(q).run(Browser(operations_of(q)).search, chosen, None, PAGE, LOOK_MOST)
+    except (DPQError, ResponseError):
+        return []
+    return [
+        Problem(kind="schedule died", subject=t.id, detail=getattr(t, "reason", ""))
+        for t in found.tasks
+    ]
 
 
 def _watched(steps: Steps[T], bar: Bar) -> Steps[T]:
