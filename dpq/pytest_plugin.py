@@ -7,7 +7,7 @@ fixture begins with `dpq_`. A server is started when a test asks for one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -65,27 +65,3 @@ def dpq_async_queue(dpq_server: Server, dpq_clock: Clock, dpq_queue: DPQ[Any]) -
     return AsyncDPQ.from_url(
         dpq_server.url, dpq_queue.queue_name, clock=dpq_clock, backoff=Backoff(jitter=0)
     )
-
-
-@pytest.fixture
-def dpq_assert_conserved() -> Callable[..., None]:
-    """`dpq.testing.assert_conserved(queue, pushed_ids, done_ids)`: nothing lost or doubled."""
-    from dpq.testing import assert_conserved
-
-    return assert_conserved
-
-
-@pytest.fixture
-def dpq_let_leases_expire() -> Callable[..., int]:
-    """`dpq.testing.let_leases_expire(queue)`: what is held comes back."""
-    from dpq.testing import let_leases_expire
-
-    return let_leases_expire
-
-
-@pytest.fixture
-def dpq_crash_consumer() -> Callable[..., Any]:
-    """`dpq.testing.crash_consumer(queue, work, at=...)`: a consumer that is killed with a task."""
-    from dpq.testing import crash_consumer
-
-    return crash_consumer

@@ -32,7 +32,6 @@ BLOCKING = [
     "queue/permits",
     "queue/queue",
     "queue/room",
-    "queue/units",
     "link/asking",
     "link/connect",
     "link/listener",
@@ -40,7 +39,6 @@ BLOCKING = [
     "link/waiter",
     "worker/fetcher",
     "worker/telling",
-    "worker/wakeups",
 ]
 
 TWINS = {twin: f"{twin}_async" for twin in BLOCKING} | {"httpx2": "httpx"}

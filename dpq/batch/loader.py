@@ -27,12 +27,11 @@ from dpq import (
     TaskNotFoundError,
     TaskState,
 )
-from dpq.batch.errors import BatchError
 from dpq.batch.job import BatchJob
-from dpq.batch.lines import SLICE_LINES
-from dpq.batch.progress import Progress
+from dpq.batch.lines import SLICE_LINES, BatchError
 from dpq.batch.reader import Batch, Reader, Request
 from dpq.batch.results import Results, hash_text
+from dpq.batch.sender import Progress
 from dpq.model.validation import MAX_SECONDS
 from dpq.queue.inside import session_of
 from dpq.registry.names import absent

@@ -14,10 +14,9 @@ from typing import Any
 from dpq import AsyncDPQ, AsyncWorker
 from dpq.batch.job import BatchJob, fitted, queue_word
 from dpq.batch.loader import Loader
-from dpq.batch.progress import Progress
 from dpq.batch.reader import Batch, Reader
 from dpq.batch.results import Results
-from dpq.batch.sender import Sender, open_client
+from dpq.batch.sender import Progress, Sender, open_client
 from dpq.link.connect_async import open_url_async
 from dpq.types import DeadTask
 

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dpq.explain.incidents import LONGEST_SECONDS, Drain, DrainState
 from dpq.explain.pace import UNKNOWN, Pace
-from dpq.limits.limits import EVERY_GROUP
+from dpq.limits.limits import EVERY_GROUP, quota_text
 from dpq.limits.pools import UNTIL_OPENED_MS
-from dpq.limits.quota import quota_text
 from dpq.limits.rules import LimitRules
 from dpq.limits.words import rate_text
 from dpq.model.rates import few, per_text, span

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dpq.explain.incidents import VerdictState
 from dpq.explain.verdict_facts import Facts, Verdict, hangs, tasks_are, worker_name
-from dpq.limits.limits import spent_words
+from dpq.limits.limits import quota_text
 from dpq.limits.pools import UNTIL_OPENED_MS
-from dpq.limits.quota import quota_text
-from dpq.limits.states import spent_quota
+from dpq.limits.states import spent_quota, spent_words
 from dpq.model.rates import per_text, span
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ double) only `execute_command` is used. Must not know what a command means.
 import os
 import select
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from redis.exceptions import RedisError, ResponseError
@@ -20,8 +20,6 @@ from dpq.link.cluster import CUT, MISSING, Node, Nodes, is_undone, raise_if_demo
 from dpq.link.internals import socket_of
 from dpq.script.command import Command, Packer, pack_plain, script_call
 from dpq.script.durability import Durability, confirming, judged, require_direct
-
-Replies = Callable[[], list[Any]]
 
 
 class _Sent(NamedTuple):
@@ -52,38 +50,26 @@ class Connections(Asking):
 
     def call_all(self, commands: Sequence[Command[Any]]) -> list[Any]:
         """Run commands in one round trip; one by one, if the client is not a direct one."""
-        if self._only is None:
-            return self.begin(commands)()
-        return self._receive(self._send(self._only, commands))
-
-    def begin(self, commands: Sequence[Command[Any]]) -> Replies:
-        """Send commands; return a function that waits for their replies, and returns them."""
         if self._only is not None:
-            sent = self._send(self._only, commands)
-            return lambda: self._receive(sent)
+            return self._receive(self._send(self._only, commands))
         try:
             parts = self.nodes.split(command.keys[0] for command in commands)
         except RedisError as error:
-            unreachable: list[Any] = [error] * len(commands)
-            return lambda: unreachable
+            return [error] * len(commands)
         all_sent = [
             (positions, self._send(node, [commands[position] for position in positions]))
             for node, positions in parts.items()
             if node is not None and self.nodes.direct
         ]
-
-        def receive() -> list[Any]:
-            replies: list[Any] = [None] * len(commands)
-            away = set(range(len(commands)))
-            for positions, sent in all_sent:
-                away.difference_update(positions)
-                for position, reply in zip(positions, self._receive(sent), strict=True):
-                    replies[position] = reply
-            for position in away:
-                replies[position] = self._again(commands[position], MISSING)
-            return replies
-
-        return receive
+        replies: list[Any] = [None] * len(commands)
+        away = set(range(len(commands)))
+        for positions, sent in all_sent:
+            away.difference_update(positions)
+            for position, reply in zip(positions, self._receive(sent), strict=True):
+                replies[position] = reply
+        for position in away:
+            replies[position] = self._again(commands[position], MISSING)
+        return replies
 
     def aimed(self, key: str) -> dict[str, Any]:
         """Return the arguments that make a method of the client ask the node that holds a key."""

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from dpq.queue.life import QueueLife
     from dpq.verbs.bulk import BulkAction
 
-__all__ = ["Admin"]
-
 
 class Admin(Generic[P]):
     """The calls of operators on one queue, `q.admin`: `for worker in q.admin.workers(): ...`."""
@@ -181,9 +179,7 @@ class Admin(Generic[P]):
 
         dead = getattr(chosen, "state", None) is TaskState.DEAD
         bulk = Bulk(self._operations, "purge" if dead else "cancel", chosen)
-        while self._session.run(bulk.count_some):
-            pass
-        return bulk.count
+        return self._session.run(bulk.count_all)
 
     def bulk(
         self,
@@ -207,7 +203,7 @@ class Admin(Generic[P]):
             chosen: The filter; None for all tasks of the states that the action takes.
             priority: The new priority of `update`.
             reason: The reason of `bury`.
-            rate: Of `replay`: tasks per second, from 0.001; None: as fast as it goes.
+            rate: Of `replay`: tasks per second, from 0.001: they come due one after another.
             progress: Called after each step; the action stops if it returns False.
             by: The person or program that does so, for the event.
 
@@ -224,15 +220,7 @@ class Admin(Generic[P]):
         bulk = Bulk(
             self._operations, action, EVERY_TASK if chosen is None else chosen, value, rate, by
         )
-        goes_on = True
-        while goes_on and self._session.run(bulk.count_some):
-            goes_on = progress is None or progress(bulk.progress()) is not False
-        while goes_on and (taken := self._session.run(bulk.step)) is not None:
-            goes_on = progress is None or progress(bulk.progress()) is not False
-            if goes_on and rate and not bulk.is_over:
-                pause(taken / rate)
-        self._session.run(bulk.tell)
-        return bulk.progress(stopped=not goes_on)
+        return self._session.run(bulk.run, progress)
 
     def set_bounds(
         self,

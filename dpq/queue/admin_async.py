@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from dpq.queue.life_async import AsyncQueueLife
     from dpq.verbs.bulk import BulkAction
 
-__all__ = ["AsyncAdmin"]
-
 
 class AsyncAdmin(Generic[P]):
     """The calls of operators on one queue, `q.admin`: `for worker in q.admin.workers(): ...`."""
@@ -180,9 +178,7 @@ class AsyncAdmin(Generic[P]):
 
         dead = getattr(chosen, "state", None) is TaskState.DEAD
         bulk = Bulk(self._operations, "purge" if dead else "cancel", chosen)
-        while await self._session.run(bulk.count_some):
-            pass
-        return bulk.count
+        return await self._session.run(bulk.count_all)
 
     async def bulk(
         self,
@@ -206,7 +202,7 @@ class AsyncAdmin(Generic[P]):
             chosen: The filter; None for all tasks of the states that the action takes.
             priority: The new priority of `update`.
             reason: The reason of `bury`.
-            rate: Of `replay`: tasks per second, from 0.001; None: as fast as it goes.
+            rate: Of `replay`: tasks per second, from 0.001: they come due one after another.
             progress: Called after each step; the action stops if it returns False.
             by: The person or program that does so, for the event.
 
@@ -223,15 +219,7 @@ class AsyncAdmin(Generic[P]):
         bulk = Bulk(
             self._operations, action, EVERY_TASK if chosen is None else chosen, value, rate, by
         )
-        goes_on = True
-        while goes_on and await self._session.run(bulk.count_some):
-            goes_on = progress is None or progress(bulk.progress()) is not False
-        while goes_on and (taken := await self._session.run(bulk.step)) is not None:
-            goes_on = progress is None or progress(bulk.progress()) is not False
-            if goes_on and rate and not bulk.is_over:
-                await pause(taken / rate)
-        await self._session.run(bulk.tell)
-        return bulk.progress(stopped=not goes_on)
+        return await self._session.run(bulk.run, progress)
 
     async def set_bounds(
         self,

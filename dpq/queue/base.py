@@ -15,8 +15,7 @@ from dpq.model.errors import ConfigurationError
 from dpq.model.queue_settings import Settings, SharedSettings
 from dpq.model.task import P, Popped
 from dpq.model.validation import Delays, nearest
-from dpq.queue.end_log import EndLog
-from dpq.queue.refusals import log_refused
+from dpq.queue.end_log import EndLog, log_refused
 from dpq.script.durability import Durability, named_durability
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from dpq.queue.base import QueueBase
 
 if TYPE_CHECKING:
     from dpq.explain.operations import Operations
-    from dpq.link.ahead import AheadSession
     from dpq.link.connect import Opened
+    from dpq.link.session import QueueSession
     from dpq.link.waiter import Waiters
     from dpq.model.task import Task
     from dpq.queue.lease_renewal import Keeper
@@ -32,21 +32,21 @@ class QueueLife(QueueBase[P]):
     """The start of a blocking queue object, and its waits."""
 
     _opened: Opened | None = None
-    _session: AheadSession[Operations[P]]
+    _session: QueueSession[Operations[P]]
     _leases: Keeper
     _waiters: Waiters
     _look_or_wait: Callable[..., list[Task[P]]]
     _extend_many: Callable[[Sequence[tuple[Task[Any], float]]], list[Kept]]
 
     def _start(self) -> None:
-        from dpq.link.ahead import AheadSession
         from dpq.link.connections import Connections
         from dpq.link.listener import Listener
+        from dpq.link.session import QueueSession
         from dpq.link.waiter import Waiters, sleep
         from dpq.queue.lease_renewal import Keeper
 
         connections = Connections(self._redis, self._durability)
-        self._session = AheadSession(
+        self._session = QueueSession(
             self._redis,
             connections,
             self._operations,

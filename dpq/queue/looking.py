@@ -17,9 +17,9 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
 from dpq.explain.verdict import SILENT
-from dpq.link.ahead import AheadSession
 from dpq.link.connections import Connections
 from dpq.link.internals import no_notices
+from dpq.link.session import QueueSession
 from dpq.model.validation import one_line
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def looking(queue: DPQ[P]) -> DPQ[P]:
         return queue
     seen = copy(queue)
     seen._redis = client
-    seen._session = AheadSession(
+    seen._session = QueueSession(
         client,
         Connections(client),
         session.operations,

@@ -8,8 +8,7 @@ must not hold a lock or a task.
 Each queue has a moment for its next step; its marker may make it earlier. On one server a glance
 reads the moments of many queues in one call, so a queue without work costs next to nothing. The
 cost of each queue is bounded. The list of names is read in parts, and loses names without a queue.
-If a marker is written again and again, it wakes the daemon at most `WAKES_PER_SECOND` times a
-second.
+Markers wake the daemon at most a hundred times a second.
 
     daemon        rounds, and the sleep between them
     upkeep        steps of the queues that are due, and glances at all

@@ -5,13 +5,12 @@ import math
 import signal
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from types import FrameType
 from typing import Any
 
 from redis.exceptions import RedisError, ResponseError
 
-from dpq.link.asking import ask, load_scripts
+from dpq.link.asking import load_scripts
 from dpq.link.cluster import forbidden
 from dpq.link.connect import open_url
 from dpq.link.server_check import scripts_there
@@ -23,11 +22,10 @@ from dpq.model.log_fields import fields
 from dpq.model.reports import Health
 from dpq.model.validation import error_line, queue_label
 from dpq.scheduler.connections import DaemonConnections
-from dpq.scheduler.listener import MOST_MARKERS, Listener, Pace
+from dpq.scheduler.listener import MOST_MARKERS, Listener
 from dpq.scheduler.names import Names
 from dpq.scheduler.upkeep import (
     AWAY_SECONDS,
-    DEAF_SECONDS,
     QUEUES_A_STEP,
     RECHECK_SECONDS,
     Upkeep,
@@ -54,8 +52,8 @@ LOOP, NOT_HEARD = "the loop", "the server does not answer"
 
 _TOO_MANY = f"there are more than {MOST_QUEUES} queues: run several daemons with --queue NAME"
 
-SWEPT = 10_000
-"""Members of a marker that one call removes: 1 to 5 ms of server time."""
+WAKE_SECONDS = 0.01
+"""Seconds between two wake-ups by markers at least."""
 
 
 class Scheduler:
@@ -82,11 +80,10 @@ class Scheduler:
         self._waiter: Listener | None = None
         self._walked = -1  # the number of names when the last walk began
         self._look_at = 0.0  # the time of the next look at names and scripts, monotonic seconds
-        self._pace = Pace()
+        self._woken_at = 0.0  # when a marker has woken it, monotonic seconds
         self._may_load = True
         self._changed = False  # the list of names has changed since the walk over it began
         self._heard: tuple[Any, ...] = ()  # the queues with a marker that it blocks on
-        self._deaf: dict[str, float] = {}  # keys of another type -> until when to ignore them
         self._stopping = False  # no Event: a signal handler that sets one may wait for its own lock
         self._running = False
         self._pulse = Pulse(math.inf)
@@ -247,20 +244,18 @@ class Scheduler:
     def _listen(self) -> None:
         """Block on the markers of the queues."""
         heard = tuple(self._upkeep.queues)
-        now = time.monotonic()
-        again = [key for key, until in self._deaf.items() if until <= now]
-        if self._waiter and heard == self._heard and not again:
+        if self._waiter and heard == self._heard:
             return
-        for key in again:
-            del self._deaf[key]
         self._heard = heard
-        ticks = [(q.tick, name) for name, q in self._upkeep.queues.items()]
-        owners = [each for each in [(REGISTRY_TICK, None), *ticks] if each[0] not in self._deaf]
-        owners = owners[:MOST_MARKERS] or [(REGISTRY_TICK, None)]
+        owners = [
+            (REGISTRY_TICK, None),
+            *((q.tick, name) for name, q in self._upkeep.queues.items()),
+        ]
+        owners = owners[:MOST_MARKERS]
         if self._waiter:  # it may have removed a marker
             self._waiter.close()
             self._changed, self._look_at = True, min(self._look_at, self._names.rested_at)
-            self._upkeep.hurry(now)
+            self._upkeep.hurry(time.monotonic())
         self._waiter = Listener(self._session.connections, [marker for marker, _ in owners])
         self._waiter.owners = [name for _, name in owners]
 
@@ -272,11 +267,7 @@ class Scheduler:
             patience = min(first - now, STOP_CHECK_SECONDS)
             if patience <= 0:
                 return
-            try:
-                marker = self._waiter.wait(patience)
-            except ResponseError as refusal:
-                self._ignore_broken(self._waiter, refusal)
-                return
+            marker = self._waiter.wait(patience)
             if marker is not None:
                 self._woken(self._waiter, marker)
                 return
@@ -284,29 +275,14 @@ class Scheduler:
                 self._look_at = min(self._look_at, now + AWAY_SECONDS)
                 self._upkeep.hurry(now + AWAY_SECONDS)
 
-    def _ignore_broken(self, waiter: "Listener", refusal: ResponseError) -> None:
-        """Stop blocking on keys of another type: one of them makes the server refuse the block."""
-        self._waiter = None
-        broken = waiter.broken()
-        waiter.close()
-        if not broken:
-            raise refusal
-        for key in broken:
-            self._upkeep.troubles.note(key, refusal)
-            self._deaf[key] = time.monotonic() + DEAF_SECONDS
-
     def _woken(self, waiter: "Listener", marker: Marker) -> None:
-        key, name = waiter.markers[marker.number], waiter.owners[marker.number]
-        now = time.monotonic()
-        if self._pace.again(key, now):  # before the step, which sees all changes until then
-            with suppress(ResponseError):
-                ask(self._redis, "ZREMRANGEBYRANK", key, 0, SWEPT - 1)
+        self._rest(self._woken_at + WAKE_SECONDS - time.monotonic())
+        name, self._woken_at = waiter.owners[marker.number], time.monotonic()
         if name is None:
             self._changed = True
-            self._look_at = min(self._look_at, max(now, self._names.rested_at))
+            self._look_at = min(self._look_at, max(self._woken_at, self._names.rested_at))
         elif name in self._upkeep.queues:
-            self._upkeep.moments[name] = now
-        self._rest(self._pace.wait_seconds(now))
+            self._upkeep.moments[name] = self._woken_at
 
     def _rest(self, seconds: float) -> None:
         """Sleep for so long, or until a stop."""

@@ -42,9 +42,8 @@ AWAY_SECONDS = 1.0
 QUEUES_A_STEP = 100
 """Queues that are stepped in one round trip: about 5 ms of server time if nothing is due."""
 
-DEAF_SECONDS = 60.0
-"""Seconds in which the daemon does not block on a key of another type, and in which it does not try
-again a glance that was refused."""
+NO_GLANCE_SECONDS = 60.0
+"""Seconds in which the daemon does not try again a glance that was refused."""
 
 GLANCE = "the glance at all queues"
 
@@ -247,6 +246,6 @@ class Upkeep:
     def _step_instead(self) -> None:
         """Step each queue, since a glance was refused."""
         now = time.monotonic()
-        self._glances_from = now + DEAF_SECONDS
+        self._glances_from = now + NO_GLANCE_SECONDS
         self.counted = -1
         self.hurry(now)

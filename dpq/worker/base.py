@@ -6,16 +6,18 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, get_args
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, get_args
 
 from dpq.model.errors import ConfigurationError
 from dpq.model.log_fields import fields
 from dpq.model.validation import MAX_ATTEMPTS, MAX_SECONDS, number, whole_number
 from dpq.queue.base import QueueBase, check_one_client
-from dpq.queue.inside import process_name
+from dpq.queue.inside import process_name, session_of
 from dpq.worker.handlers import (
     ASYNC_HANDLER,
     Context,
@@ -31,8 +33,8 @@ from dpq.worker.run_state import RunState
 
 if TYPE_CHECKING:
     from dpq.model.reports import Health
-    from dpq.worker.fetch_plan import FetchPlan
     from dpq.worker.handler_calls import HandlerCalls, WorkerBackoff
+    from dpq.worker.heartbeats import Holding
 
 log = logging.getLogger(__name__)
 
@@ -134,11 +136,11 @@ class WorkerBase(Generic[Q]):
         several = queues if isinstance(queues, Iterable) else ()
         named = [queues] if isinstance(queues, QueueBase) else list(several)
         weights = list(queues.values()) if isinstance(queues, Mapping) else [1] * len(named)
-        if not named or not all(isinstance(queue, self._kind()) for queue in named):
+        if not named or not all(isinstance(queue, self._kind) for queue in named):
             raise ConfigurationError(
-                f"queues is {queues!r}: it must be a {self._kind().__name__}, or some of them"
+                f"queues is {queues!r}: it must be a {self._kind.__name__}, or some of them"
             )
-        check_one_client(named, self._kind())
+        check_one_client(named, self._kind)
         if len(waits := {queue.settings.durability for queue in named}) > 1:
             raise ConfigurationError(
                 f"the queues differ in durability ({', '.join(sorted(waits))}): a worker ends "
@@ -172,10 +174,12 @@ class WorkerBase(Generic[Q]):
         self.time_limit = time_limit
         self.name = name or process_name()
         self.given_back = 0
+        self._deliveries = Deliveries(self.name, self.queues, visibility, named=by_name(handlers))
         self._calls: HandlerCalls[Q] = HandlerCalls(
-            self.name,
-            self.queues,
-            finder(handlers, blocking=self._blocking),
+            name=self.name,
+            queues=self.queues,
+            deliveries=self._deliveries,
+            find=finder(handlers, blocking=self._blocking),
             named=by_name(handlers),
             time_limit=time_limit,
             before=before,
@@ -187,21 +191,18 @@ class WorkerBase(Generic[Q]):
         )
         self.handled = self._calls.handled
         self._order = AskOrder(weights, "round_robin" if weighted else order)
-        self._deliveries = Deliveries(self.name, self.queues, visibility, named=by_name(handlers))
         self._state = RunState(until_empty=False, end=self._end)
         self._on = False  # True while a run is active
         self._on_beat: Callable[[], None] | None = None  # called after each heartbeat that was sent
         self._stop_early = False  # `stop` was called before the run began
-        self._prepare()
+        # Reentrant: a signal handler of the same thread may take it again.
+        self._lock: Any = threading.RLock() if self._blocking else nullcontext()
 
     _blocking = False
-
-    def _prepare(self) -> None:
-        """Set up the rest of a worker, once its arguments are checked."""
-
-    @classmethod
-    def _kind(cls) -> type[QueueBase[Any]]:
-        raise NotImplementedError
+    _kind: ClassVar[type[QueueBase[Any]]]
+    _fetcher: Any
+    _runner: Any
+    _telling: Any
 
     @property
     def stopping(self) -> bool:
@@ -222,25 +223,57 @@ class WorkerBase(Generic[Q]):
             return Health(live=True, ready=False, reasons=("it does not run",))
         return self._state.pulse.health(stopping=self._state.stopping)
 
+    def stop(self) -> None:
+        """Let `run` end, as after SIGTERM; the second call ends the grace.
+
+        Any thread and any signal handler may call it; that of an `AsyncWorker` its event loop. If
+        no run is active, the next one ends as soon as it has begun.
+        """
+        with self._lock:
+            if not self._on:
+                self._stop_early = True
+            elif self._state.stopping:
+                self._cut_short()
+            else:
+                self._end()
+
     def _end(self) -> None:
         """Let the run end: set its state, and wake whatever waits."""
         raise NotImplementedError
 
+    def _cut_short(self) -> None:
+        """Let the run end without grace."""
+        raise NotImplementedError
+
     # One run
 
-    def _new_plan(self, state: RunState) -> FetchPlan:
+    def _make_parts(
+        self, state: RunState, change: Any, fetcher: Any, wakeups: Any, telling: Any
+    ) -> None:
+        """Make the fetcher of a run, and the loop that tells of it: parts of one kind of worker."""
         from dpq.worker.fetch_plan import FetchPlan
 
-        return FetchPlan(
-            self.name,
-            self.queues,
-            self._order,
-            self._deliveries,
-            state,
+        queues: Sequence[Any] = self.queues
+        session = session_of(queues[0])
+        plan = FetchPlan(
+            name=self.name,
+            queues=queues,
+            order=self._order,
+            deliveries=self._deliveries,
+            state=state,
             visibility=self.visibility,
             prefetch=self.prefetch,
             concurrency=self.concurrency,
         )
+        waiter = wakeups(session.connections, plan.markers(), change)
+        self._fetcher = fetcher(plan, session, waiter, change)
+        told = (self.name, queues, self.concurrency, state, session, self._calls.progress)
+        self._telling = telling(*told)
+        self._telling.on_beat = self._on_beat
+
+    def _held(self) -> list[Holding]:
+        """List the tasks that the worker holds; any thread may call it."""
+        return [*self._runner.running, *self._fetcher.held]
 
     def _begin_run(self, state: RunState) -> None:
         """Take over the state of a run that begins; it ends at once if a stop came before."""

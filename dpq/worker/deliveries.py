@@ -1,23 +1,48 @@
-"""The deliveries of a worker: their leases are extended until the server has answered their end.
+"""The deliveries of a worker, from pop to the answer to their end. It sends nothing itself.
 
-The fetchers and the runners of both workers call it. It sends nothing itself.
+    hold      a pop has brought tasks: extend their leases
+    claim     the work on a task has ended: no other caller may end its delivery now
+    endings   make the operations that end deliveries, as few as possible; send them
+    answered  stop extending the leases that the server has ended; return what to send again
+
+An ack may be impossible, such as that of a recurring task whose time zone is unknown here. So acks
+that are refused together are sent one by one. A task whose end is refused alone becomes a dead
+letter, where a person sees it.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dpq.limits.signals import RateLimited
+from redis.exceptions import RedisError
+
+from dpq.limits.signals import RateLimited, Reject
 from dpq.model.errors import LeaseLostError, NotConfirmedError
+from dpq.model.log_fields import fields
+from dpq.model.validation import error_line
 from dpq.queue.end_log import EndLog
 from dpq.queue.inside import leases_of, operations_of
-from dpq.worker.outcomes import Done, Ending, GivenBack, endings, to_send_again
+from dpq.script.error_source import source_of
 
 if TYPE_CHECKING:
-    from dpq.model.task import Task
+    from dpq.limits.budget import Budget
+    from dpq.model.task import Cost, Task
     from dpq.queue.base import QueueBase
     from dpq.queue.lease_renewal import Lease
+    from dpq.script.command import Steps
+
+log = logging.getLogger(__name__)
+
+
+class GivenBack(BaseException):
+    """The sign for a task that an ending worker gives back, uncounted."""
+
+
+class CannotBeEnded(Reject):
+    """The error for a delivery whose end was refused, but not by the server."""
 
 
 class Taken(NamedTuple):
@@ -28,20 +53,47 @@ class Taken(NamedTuple):
     at: float = 0.0
 
 
+class Done(NamedTuple):
+    """A delivery whose work has ended."""
+
+    queue_index: int
+    task: Task[Any]
+    error: BaseException | None
+    alone: bool = False  # its end is sent in an operation of its own
+    budgets: Sequence[Budget] = ()  # those that its host named; they are sent once, before its end
+    cost: Cost | None = None  # what it has spent
+    kept: str = ""  # the line of its result
+    delay: float | timedelta | None = None  # seconds until the next attempt; None: its own backoff
+
+    @property
+    def hits_limit(self) -> bool:
+        """True if the server must know of it before it gets another pop.
+
+        In one round trip the pop might run alone, if the server has forgotten the first script.
+        """
+        return isinstance(self.error, RateLimited)
+
+    def closes(self, queue_index: int, task: Task[Any]) -> bool:
+        """Return True if `task` would hit the limit that this handler has hit."""
+        if not isinstance(self.error, RateLimited) or queue_index != self.queue_index:
+            return False
+        scope = self.error.scope
+        if scope == "member" and self.task.member is not None:
+            return (task.group, task.member) == (self.task.group, self.task.member)
+        whole = scope == "queue" or self.task.group is None
+        return scope != "task" and (whole or task.group == self.task.group)
+
+
+class Ending(NamedTuple):
+    """One operation, and the deliveries that it ends."""
+
+    operation: Steps[Any]
+    done: list[Done]
+    error: BaseException | None = None  # it decides how the only delivery ends; None: ack, or back
+
+
 class Deliveries:
-    """The leases that a worker holds.
-
-        hold      a pop has brought tasks: extend their leases
-        claim     the work on a task has ended: no other caller may end its delivery now
-        endings   make the operations that end deliveries; send them
-        answered  stop to extend the leases of the deliveries that the server has ended
-
-    Args:
-        name: The name of the worker, for the log.
-        queues: The queues of the worker.
-        visibility: Seconds of a lease; None takes each queue's default.
-        named: The tasks have names, for the log.
-    """
+    """The leases that a worker holds. `named`: the tasks have names, for the log."""
 
     def __init__(
         self,
@@ -76,9 +128,7 @@ class Deliveries:
         """Claim the end of a delivery, whose work has ended; False if another caller ends it."""
         leases = leases_of(self._queues[done.queue_index])
         # An extension under way would undo the new end of the lease.
-        if isinstance(done.error, RateLimited):
-            return leases.let_go(done.task)
-        return leases.ending(done.task)
+        return leases.let_go(done.task) if done.hits_limit else leases.ending(done.task)
 
     def claim_back(self, taken: Iterable[Taken]) -> list[Done]:
         """Claim tasks to be given back, uncounted; leave out those that another caller ends."""
@@ -86,40 +136,113 @@ class Deliveries:
         return list(filter(self.claim, back))
 
     def endings(self, done: Sequence[Done]) -> list[Ending]:
-        """Make the operations that end deliveries."""
+        """Make the operations that end deliveries: acks together, the others one by one.
+
+        The budgets that hosts named go first: `observe` counts the deliveries under way.
+        """
+        told: list[Ending] = []
+        acks: dict[int, list[Done]] = {}
+        others: list[Ending] = []
         for each in done:
-            if each.error is not None and isinstance(each.error, RateLimited):
+            queue = self._operations[each.queue_index]
+            if each.hits_limit:
                 leases_of(self._queues[each.queue_index]).let_go(each.task)
-        return endings(done, self._operations, self._name)
+            if each.budgets:
+                told.append(Ending(queue.observe(each.task, each.budgets), []))
+            if each.error is None and not each.alone:
+                acks.setdefault(each.queue_index, []).append(each)
+            else:
+                others.append(self._end(each))
+        together = [self._ack(queue_index, some) for queue_index, some in acks.items()]
+        return told + together + others
+
+    def _ack(self, queue_index: int, done: list[Done]) -> Ending:
+        costs = [each.cost for each in done]
+        lines = [each.kept for each in done]
+        ack = self._operations[queue_index].ack_many(
+            [each.task for each in done],
+            None if costs.count(None) == len(costs) else costs,
+            lines if any(lines) else None,
+        )
+        return Ending(ack, done)
+
+    def _end(self, done: Done) -> Ending:
+        """End a delivery by the error of its handler; fail it if that error makes no sense."""
+        error, queue = done.error, self._operations[done.queue_index]
+        try:
+            if error is None or isinstance(error, Exception | GivenBack):
+                decides = None if isinstance(error, GivenBack) else error
+                ended = queue.finish(done.task, error, done.cost, done.kept, done.delay, self._name)
+                return Ending(ended, [done], decides)
+        except Exception as nonsense:
+            error = nonsense
+        source = source_of(error, self._name)
+        failed = queue.fail(done.task, error_line(error), None, done.cost, None, source)
+        return Ending(failed, [done], error)
 
     def answered(self, sent: Sequence[Ending], results: Sequence[Any]) -> list[Done]:
         """Take in the answers; return the deliveries whose end must be sent once more."""
-        self._log_ends(sent, results)
+        for ending, result in zip(sent, results, strict=True):
+            self._log_end(ending, result)
         again = to_send_again(self._name, sent, results)
         waiting = {id(each.task) for each in again}
         for _, done, _ in sent:
-            self.forget([each for each in done if id(each.task) not in waiting] if again else done)
+            self.forget(each for each in done if id(each.task) not in waiting)
         for each in again:
-            if isinstance(each.error, RateLimited):
+            if each.hits_limit:
                 self.hold(each.queue_index, [each.task])
         return again
 
-    def _log_ends(self, sent: Sequence[Ending], results: Sequence[Any]) -> None:
-        for ending, result in zip(sent, results, strict=True):
-            if isinstance(result, LeaseLostError):
-                for each in ending.done:
-                    if each.task.id in result.task_ids:
-                        self._log.lost(self._name_of(each), each.task, result.action)
-            elif ending.error is not None and (
-                not isinstance(result, Exception) or isinstance(result, NotConfirmedError)
-            ):  # a change without confirmation was made all the same
-                task = ending.done[0].task
-                self._log.ended(self._name_of(ending.done[0]), task, ending.error, result)
+    def _log_end(self, ending: Ending, result: Any) -> None:
+        if isinstance(result, LeaseLostError):
+            for each in ending.done:
+                if each.task.id in result.task_ids:
+                    self._log.lost(self._queue_of(each), each.task, result.action)
+        elif ending.error is not None and (
+            not isinstance(result, Exception) or isinstance(result, NotConfirmedError)
+        ):  # a change without confirmation was made all the same
+            (only,) = ending.done
+            self._log.ended(self._queue_of(only), only.task, ending.error, result)
 
-    def _name_of(self, done: Done) -> str:
+    def _queue_of(self, done: Done) -> str:
         return self._queues[done.queue_index].queue_name
 
-    def forget(self, done: Sequence[Done]) -> None:
-        """Stop to extend the leases of ended deliveries."""
+    def forget(self, done: Iterable[Done]) -> None:
+        """Stop extending the leases of ended deliveries."""
         for each in done:
             leases_of(self._queues[each.queue_index]).ended(each.task)
+
+
+def to_send_again(name: str, sent: Sequence[Ending], results: Sequence[Any]) -> list[Done]:
+    """Return the deliveries whose end must be sent once more: it may not have reached the server.
+
+    A result is that of an operation, or the error that it ended with.
+    """
+    again: list[Done] = []
+    for (_, done, _), result in zip(sent, results, strict=True):
+        if not isinstance(result, Exception) or isinstance(result, LeaseLostError):
+            continue
+        line = error_line(result)
+        if isinstance(result, NotConfirmedError):  # a second try would not confirm it
+            log.warning("%s: %s", name, result, extra=fields("not_confirmed", worker=name))
+        elif not done:
+            about = fields("not_observed", worker=name, error=line)
+            log.warning("%s: cannot tell what a host has left: %s", name, line, extra=about)
+        else:
+            about = fields("not_ended", worker=name, count=len(done), error=line)
+            log.warning("%s: cannot end %d deliveries now: %s", name, len(done), line, extra=about)
+            again += [each._replace(budgets=()) for each in _next_try(done, result)]
+    return again
+
+
+def _next_try(done: Sequence[Done], error: Exception) -> list[Done]:
+    if isinstance(error, RedisError):
+        # Without memory a server refuses a result, and nothing else of an ack.
+        full = "maxmemory" in str(error)
+        return [each._replace(kept="") if full else each for each in done]
+    if len(done) > 1:
+        return [each._replace(alone=True) for each in done]
+    if isinstance(done[0].error, CannotBeEnded):  # a second ending has failed: its lease runs out
+        return []
+    reason = CannotBeEnded(f"the delivery cannot be ended: {error_line(error)}")
+    return [done[0]._replace(error=reason)]

@@ -13,24 +13,79 @@ fetch_plan.py decides. One blocking task calls `step`; of threads one at a time:
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from redis.exceptions import RedisError
 
 from dpq.limits.signals import RateLimited
-from dpq.link.watches import time_left
+from dpq.link.blocks import block_seconds
+from dpq.link.waiter import Waiter, sleep
+from dpq.link.watches import (
+    Marker,
+    Watch,
+    owned_markers,
+    owned_of_queues,
+    time_left,
+    watches_after,
+)
 from dpq.model.backoff import FIRST_PAUSE_SECONDS
 from dpq.script.command import Steps
 from dpq.worker.change import Change
-from dpq.worker.deliveries import Taken
-from dpq.worker.fetch_plan import FetchPlan, PopRound, none_live
+from dpq.worker.deliveries import Done, Taken
+from dpq.worker.fetch_plan import FetchPlan, none_live
 from dpq.worker.heartbeats import Holding
-from dpq.worker.outcomes import Done, hits_limit
 from dpq.worker.run_state import EXCHANGE, LATEST_ACK_SECONDS
-from dpq.worker.wakeups import WakeUps
+
+LOOK_SECONDS = 0.1
+"""Seconds of a block of a client that is not Redis's own: perhaps no change ends it."""
 
 AT_ONCE = 16  # tasks fetched together, or a sixteenth of `concurrency` if more
+
+
+class _Patient(Waiter):
+    """A waiter whose block outlasts its wait. So an idle worker sends nothing."""
+
+    def _block_seconds(self, left: float) -> float:
+        if self._nodes.direct:
+            return block_seconds(self._nodes, math.inf)
+        return min(left, LOOK_SECONDS)
+
+
+class WakeUps:
+    """The wake-ups of a worker: one waiter on the markers of all its queues.
+
+    `watches` are those of all queues; there are none while the worker does not wait.
+    """
+
+    def __init__(self, connections: Any, markers: Sequence[str], change: Change) -> None:
+        self.watches: list[Watch] = []
+        self._connections = connections
+        self._waiter = _Patient(connections, markers)
+        self._change = change
+
+    def wait(self, until: float) -> bool:
+        """Wait for a wake-up or a change; return True if it is time to ask the server."""
+        with self._change.heard() as change:
+            look = sleep(self._waiter, self.watches, until, change)
+        return look and (time.monotonic() < until or time_left(self.watches, math.inf) <= 0)
+
+    def stop(self, owed: Iterable[Marker] | None = None) -> None:
+        """Stop waiting; pass on wake-ups, by default all that this worker has not looked for."""
+        with self._change.others():
+            self._waiter.withdraw(owned_markers(self.watches) if owed is None else owed)
+        self.watches = []
+
+    def follow(self, markers: Sequence[str]) -> None:
+        """Wait on these markers from now on, which may be the same."""
+        if tuple(markers) != self._waiter.markers:
+            self.close()
+            self._waiter = _Patient(self._connections, markers)
+
+    def close(self) -> None:
+        """Stop waiting, and close the connections."""
+        self.stop()
+        self._waiter.close()
 
 
 class Fetcher:
@@ -55,6 +110,7 @@ class Fetcher:
         self._taken: deque[Taken] = deque()
         self._ends_since = math.inf  # the time when the oldest of the ends was added
         self._look = True  # True if the server is to be asked
+        self._quiet: frozenset[int] = frozenset()  # the queues that are not asked
 
     # Tasks
 
@@ -65,8 +121,8 @@ class Fetcher:
 
     @property
     def is_low(self) -> bool:
-        """True if half of the prefetched tasks are gone."""
-        return 0 < self._prefetch >= 2 * len(self._taken)
+        """True if half of the prefetched tasks are gone, and there may be more."""
+        return 0 < self._prefetch >= 2 * len(self._taken) and not self._wakeups.watches
 
     def take(self) -> Taken | None:
         """Return the next task that no handler has begun, and that may begin; or None."""
@@ -74,15 +130,16 @@ class Fetcher:
 
     def step(self, free: int) -> None:
         """Ask for tasks for so many free handlers; or wait, if there is no room or no task."""
-        if self._plan.is_turning:
+        if self._state.quiet != self._quiet:
             self._turn()
         plan, watches = self._plan, self._wakeups.watches
         if self.change.forget() and plan.asks_after_end(watches):
             self._look = True
         room = free + self._prefetch - len(self._taken)
         beyond = plan.beyond if self._taken or room > 0 else 0
-        idle = plan.all_quiet and not self._look
-        if idle or room + beyond <= 0 or (self._prefetch and not self.is_low):
+        idle = not plan.heard and not self._look
+        plenty = 2 * len(self._taken) > self._prefetch > 0
+        if idle or plenty or room + beyond <= 0:
             self._wait_for_room(free)
         elif self._look:
             self._look = False
@@ -96,8 +153,9 @@ class Fetcher:
 
     def _turn(self) -> None:
         """Ask other queues from now on."""
+        self._quiet = self._state.quiet
         self._wakeups.stop()
-        if self._plan.turn():
+        if self._plan.heard:
             self._wakeups.follow(self._plan.markers())
         self._look = True
 
@@ -112,40 +170,55 @@ class Fetcher:
 
     def _ask(self, room: int, beyond: int) -> None:
         """Send the ends of deliveries, and ask queue after queue until there is no room left."""
-        if hits_limit(self.ends) or self._plan.confirms or self._plan.all_quiet:
+        plan, wakeups, heard = self._plan, self._wakeups, self._plan.heard
+        if plan.confirms or not heard or any(each.hits_limit for each in self.ends):
             self.send_ends()
-        wakeups, before = self._wakeups, self._wakeups.watches
+        before = wakeups.watches
         by_end = bool(before) and time_left(before, math.inf) > 0
-        round_ = PopRound(self._plan, room, before, beyond)
-        self._ask_each(round_)
-        self._plan.learn(by_end, before, round_.taken)
-        if round_.taken and round_.may_wait:
-            wakeups.watches = round_.watches
-        elif round_.taken or not round_.complete:
-            if (owed := round_.owed) or wakeups.watches:
+        by_queue = {index: [watch] for index, watch in zip(heard, before, strict=False)}
+        taken, complete = self._ask_each(room, beyond, by_queue)
+        plan.learn(by_end, before, taken)
+        watches = [each for index in heard for each in by_queue.get(index, [])]
+        if taken and complete and len(watches) == len(heard):
+            wakeups.watches = watches
+        elif taken or not complete:
+            owed = owned_of_queues([by_queue.get(index, []) for index in heard])
+            if owed or wakeups.watches:
                 wakeups.stop(owed)
             self._look = True
         elif self._state.until_empty and not self.ends and self._all_gone():
             self._state.end()
         else:
-            wakeups.watches = round_.watches
+            wakeups.watches = watches
 
-    def _ask_each(self, round_: PopRound) -> None:
-        """Send pop after pop, until the round or the server ends it."""
-        for pop in round_:
-            sent = time.monotonic()
-            batch = self._exchange(pop)
-            self._plan.timed(sent)
+    def _ask_each(
+        self, room: int, beyond: int, by_queue: dict[int, list[Watch]]
+    ) -> tuple[list[Taken], bool]:
+        """Send pop after pop; return the tasks, and True if each queue has answered.
+
+        What each of them says of its next moment stands in `by_queue` then.
+        """
+        plan, taken = self._plan, list[Taken]()
+        for index in plan.asked():
+            sent, before = time.monotonic(), by_queue.get(index, [])
+            batch = self._exchange(plan.pop(index, room - len(taken), before, beyond))
+            plan.timed(sent)
             if isinstance(batch, RedisError):
-                self._pause(batch, round_.queue_index)
-                return
-            new = round_.receive(batch)
+                self._pause(batch, index)
+                return taken, False
+            new = plan.receive(index, batch)
+            taken += new
             self._taken = deque(sorted([*self._taken, *new], key=lambda each: each.at))
-            self._look = self._look or round_.failed  # more tasks may stand behind the refused task
+            by_queue[index] = watches_after(batch, before, plan.ahead)
+            self._look = self._look or bool(batch.failed)  # more may stand behind the refused task
+            if len(taken) >= room:
+                return taken, False
+        return taken, True
 
     def _all_gone(self) -> bool:
+        counts = [operations.stats() for operations in self._plan.operations]
         with self.change.others():
-            return none_live(self._session.send_all(self._plan.counts()))
+            return none_live(self._session.send_all(counts))
 
     def _exchange(self, *operations: Steps[Any]) -> Any:
         """Send the ends of deliveries, and run operations; return the last result."""
@@ -170,7 +243,7 @@ class Fetcher:
             self._ends_since = time.monotonic() + FIRST_PAUSE_SECONDS
         return results[-1] if results else None
 
-    def _pause(self, error: RedisError, queue_index: int | None = None) -> None:
+    def _pause(self, error: RedisError, queue_index: int) -> None:
         """Wait after an error of the server; but send the ends of deliveries meanwhile."""
         until = time.monotonic() + self._plan.pause_after(error, queue_index)
         answered = True
@@ -186,8 +259,8 @@ class Fetcher:
     @property
     def held(self) -> list[Holding]:
         """The tasks that no handler has begun, and those whose end is to be sent."""
-        taken = [Holding(each.queue_index, each.lease.task) for each in self._taken]
-        return taken + [Holding(each.queue_index, each.task) for each in self.ends]
+        taken = [Holding(each.queue_index, each.lease.task) for each in list(self._taken)]
+        return taken + [Holding(each.queue_index, each.task) for each in list(self.ends)]
 
     def heed(self) -> None:
         """Follow what queues say by their answers to heartbeats: give back what is not begun."""

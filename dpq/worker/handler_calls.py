@@ -6,13 +6,13 @@ The runners of both workers share it. It calls hooks, but no handler.
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from asyncio import CancelledError
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol
 
 from dpq.limits.budget import budgets_in, is_answer
@@ -21,7 +21,7 @@ from dpq.model.display import attempt_of
 from dpq.model.log_fields import fields
 from dpq.model.validation import delay_milliseconds
 from dpq.queue.end_log import about, in_words, log_failed, name_of
-from dpq.worker.deliveries import Taken
+from dpq.worker.deliveries import Deliveries, Done, Taken
 from dpq.worker.handlers import (
     CANCELLED,
     LEASE_LOST,
@@ -29,12 +29,9 @@ from dpq.worker.handlers import (
     Handler,
     Q,
     check_result,
-    keep_of,
     kept_line,
 )
-from dpq.worker.heartbeats import Holding
-from dpq.worker.outcomes import Done
-from dpq.worker.progress_notes import ProgressNotes
+from dpq.worker.heartbeats import Holding, ProgressNotes
 from dpq.worker.run_state import RunState
 
 if TYPE_CHECKING:
@@ -59,30 +56,25 @@ class Tracing(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """One call of a handler, from its begin until its end was handed over.
-
-    Attributes:
-        limit: Seconds that it may run, or None.
-        tracing: An object that follows it, or None.
-        kept: The line of its result, or "".
-        ended: The handler has ended, and its thread or asyncio task is about to hand that over.
-        overdue: The error, if a thread ran too long and its attempt has failed.
-    """
+    """One call of a handler, until its end was handed over."""
 
     queue_index: int
     lease: Lease
     context: Context[Any]
-    limit: float | None
+    limit: float | None  # seconds that it may run
     tracing: Tracing | None = None
     began: float = field(default_factory=time.monotonic)
-    kept: str = ""
-    ended: bool = False
-    overdue: BaseException | None = None
+    kept: str = ""  # the line of its result
+    ended: bool = False  # its thread or asyncio task is about to hand the end over
+    overdue: BaseException | None = None  # it ran too long in a thread: the attempt has failed
 
     @property
     def task(self) -> Task[Any]:
-        """The task."""
         return self.lease.task
+
+    def arguments(self, handler: Handler) -> tuple[Any, ...]:
+        """Return the arguments of its handler."""
+        return (self.task, self.context) if handler.takes_context else (self.task,)
 
     @property
     def holding(self) -> Holding:
@@ -94,57 +86,38 @@ class Call:
         self.context._lose(CANCELLED if self.lease.cancelled else LEASE_LOST)
 
 
+@dataclass(kw_only=True, eq=False)
 class HandlerCalls(Generic[Q]):
-    """The handlers, the hooks and the counts of a worker, for all its runs.
+    """The handlers, the hooks and the counts of a worker, for all its runs."""
 
-    Attributes:
-        find: Finds the handler of a task, by the task's name if `named`.
-        handled: The number of handlers that have ended, by their end.
-        signal_of: Finds the error that decides about a task, from what a handler has raised.
-        progress: What handlers have told of their progress, until it is sent.
-        traced: Begins to follow the handler of a task of a queue; None if nothing does. `dpq.otel`
-            sets it, for all workers.
-    """
-
+    # Begins to follow the handler of a task of a queue. `dpq.otel` sets it, for all workers.
     traced: ClassVar[staticmethod[[Any, Task[Any]], Tracing | None] | None] = None
 
-    def __init__(
-        self,
-        name: str,
-        queues: Sequence[Q],
-        find: Callable[[Task[Any]], Handler],
-        *,
-        named: bool = False,
-        time_limit: float | None = None,
-        before: Callable[[Context[Q]], Any] | None = None,
-        after: Callable[[Context[Q], BaseException | None], Any] | None = None,
-        on_error: Callable[[Context[Q], BaseException], Any] | None = None,
-        keep: float = 0.0,
-        backoff: WorkerBackoff | None = None,
-        from_errors: bool = True,
-    ) -> None:
-        self.find = find
-        self.signal_of = partial(signal_of, from_errors=from_errors)
-        self.progress = ProgressNotes()
-        self._keep, self._told_of_results = keep, False
-        self._backoff, self._told_of_backoff = backoff, False
-        self._named = named
-        self._time_limit = time_limit
-        self.before = before
-        self.handled: Counter[str] = Counter()
-        self.name = name
-        self._queues = queues
-        self._after, self._on_error = after, on_error
+    name: str
+    queues: Sequence[Q]
+    deliveries: Deliveries
+    find: Callable[[Task[Any]], Handler]
+    named: bool = False  # tasks have names
+    time_limit: float | None = None
+    before: Callable[[Context[Q]], Any] | None = None
+    after: Callable[[Context[Q], BaseException | None], Any] | None = None
+    on_error: Callable[[Context[Q], BaseException], Any] | None = None
+    keep: float = 0.0  # seconds that results are kept
+    backoff: WorkerBackoff | None = None
+    from_errors: bool = True
+    handled: Counter[str] = field(default_factory=Counter, init=False)
+    progress: ProgressNotes = field(default_factory=ProgressNotes, init=False)
+    _told: set[str] = field(default_factory=set, init=False)
 
     def make(self, taken: Taken, state: RunState) -> Call:
         """Make a call; its context says `lost` from the moment when the lease is lost."""
         queue_index, lease, _ = taken
-        queue, task = self._queues[queue_index], lease.task
+        queue, task = self.queues[queue_index], lease.task
         context: Context[Q] = Context(
             *(queue, task, lambda: state.stopping),
             lambda text: self.progress.note(queue_index, task, text),
         )
-        call = Call(queue_index, lease, context, task.time_limit or self._time_limit)
+        call = Call(queue_index, lease, context, task.time_limit or self.time_limit)
         lease.lost = call.lose
         if not lease.alive:  # the lease was lost before `lease.lost` was set
             call.lose()
@@ -154,46 +127,45 @@ class HandlerCalls(Generic[Q]):
         """Take note that a handler starts, in its thread or asyncio task."""
         call.began = time.monotonic()
         if self.traced:
-            call.tracing = self.traced(self._queues[call.queue_index], call.task)
-
-    def arguments(self, handler: Handler, call: Call) -> tuple[Any, ...]:
-        """Return the arguments of a handler."""
-        return (call.task, call.context) if handler.takes_context else (call.task,)
+            call.tracing = self.traced(self.queues[call.queue_index], call.task)
 
     def take_result(self, call: Call, handler: Handler, result: Any) -> None:
         """Keep the line of a handler's result, if it is to be kept; read an answer of HTTP.
 
-        The first result that is dropped is logged.
-
-        Raises:
-            Reject: The result cannot be kept.
-            ConfigurationError: The result shows that the handler has not done its work.
+        Raise an error if it cannot be kept, or shows that the handler has not done its work. The
+        first result that is dropped is logged.
         """
         if result is not None:
             check_result(handler, result)
             call.context.hear(budgets_in(result))
-        named = keep_of(handler) if self._named else None
-        keep = self._keep if named is None else named
+        named = getattr(getattr(handler.call, "__self__", None), "kept", None)  # a named task's
+        keep = self.keep if named is None else named
         if keep:
             call.kept = kept_line(result, keep, call.task)
-        elif result is not None and not (self._told_of_results or is_answer(result)):
-            self._told_of_results = True
-            queue, name = self._about(call)
-            log.info(
-                "%s: task %s has returned a %s, which is dropped, as later results are: "
-                "keep_result of the worker or of a named task keeps them",
-                *(queue, in_words(call.task, name), type(result).__name__),
-                extra=about("result_dropped", self.name, queue, call.task, task=name),
+        elif result is not None and not is_answer(result):
+            text = (
+                f"has returned a {type(result).__name__}, which is dropped, as later results are: "
+                "keep_result of the worker or of a named task keeps them"
             )
+            self._log_once(logging.INFO, "result_dropped", call, text)
 
-    def done(self, call: Call, error: BaseException | None) -> Done:
-        """Describe the end of a delivery, once the hooks have ended."""
+    def finish(self, call: Call, error: BaseException | None) -> Done | None:
+        """Count and log a handler that has ended, with its hooks; describe the end of its delivery.
+
+        Return None if another caller ends it: the handler itself has, or the lease is lost.
+        """
         if call.tracing:
             call.tracing.end(error)
-        context = call.context
+        context, task = call.context, call.task
         budgets = tuple(context.budgets.values())
-        done = Done(call.queue_index, call.task, error, budgets=budgets, cost=context.told)
-        return done._replace(kept=call.kept, delay=self._delay_after(call, error))
+        done = Done(call.queue_index, task, error, budgets=budgets, cost=context.told)
+        done = done._replace(kept=call.kept, delay=self._delay_after(call, error))
+        call.ended = True
+        held = self.deliveries.claim(done)
+        how = "done" if error is None else type(error).__name__
+        self.handled[CANCELLED if call.lease.cancelled else how] += 1
+        self._log_end(call, error, held=held)
+        return done if held else None
 
     def overdue(self, call: Call, error: TimeoutError) -> Done:
         """Describe the end of a delivery whose handler still runs."""
@@ -203,29 +175,28 @@ class HandlerCalls(Generic[Q]):
     def _delay_after(self, call: Call, error: BaseException | None) -> float | timedelta | None:
         """Ask the worker's backoff for the delay after a failed attempt; None if it says none.
 
-        If the backoff raises an error, or says what is no delay, the task takes its own backoff;
-        the first such error is logged.
+        If the backoff raises an error, or says what is no delay, the task takes its own.
         """
         failed = isinstance(error, Exception) and not isinstance(error, Signal)
         asks = isinstance(error, Retry) and error.delay is None
-        if self._backoff is None or call.overdue or not (failed or asks):
+        if self.backoff is None or call.overdue or not (failed or asks):
             return None
         try:
-            delay = self._backoff(call.task.attempt, error)
+            delay = self.backoff(call.task.attempt, error)
             if delay is not None:
                 delay_milliseconds(delay)  # raises if it is no delay
         except BaseException:
-            if not self._told_of_backoff:
-                self._told_of_backoff = True
-                queue, name = self._about(call)
-                log.exception(
-                    "%s: the worker's backoff has failed for task %s, which takes its own; later "
-                    "failures of the backoff are not logged",
-                    *(queue, in_words(call.task, name)),
-                    extra=about("backoff_failed", self.name, queue, call.task, task=name),
-                )
+            text = (
+                "takes its own backoff, since the worker's backoff has failed; later failures are "
+                "not logged"
+            )
+            self._log_once(logging.ERROR, "backoff_failed", call, text)
             return None
         return delay
+
+    def signal_of(self, raised: BaseException) -> BaseException:
+        """Return the error that decides about a task, from what its handler has raised."""
+        return signal_of(raised, from_errors=self.from_errors)
 
     def call_hook(self, hook: Callable[..., Any] | None, *args: Any) -> Any:
         """Call a hook, if there is one; return its result, which may have to be awaited."""
@@ -243,20 +214,25 @@ class HandlerCalls(Generic[Q]):
     ) -> Iterator[tuple[Callable[..., Any] | None, tuple[Any, ...]]]:
         """List the hooks to call when a handler has ended, with their arguments."""
         if error is not None and not isinstance(error, NO_FAILURE):
-            yield self._on_error, (context, error)
-        yield self._after, (context, error)
-
-    def count(self, error: BaseException | None, lease: Lease) -> None:
-        """Count a handler that has ended."""
-        how = "done" if error is None else type(error).__name__
-        self.handled[CANCELLED if lease.cancelled else how] += 1
+            yield self.on_error, (context, error)
+        yield self.after, (context, error)
 
     def _about(self, call: Call) -> tuple[str, str | None]:
         """Return the names of the queue and, if tasks have names, of the task."""
-        queue = self._queues[call.queue_index].queue_name
-        return queue, name_of(call.task) if self._named else None
+        queue = self.queues[call.queue_index].queue_name
+        return queue, name_of(call.task) if self.named else None
 
-    def log_end(self, call: Call, error: BaseException | None, *, held: bool) -> None:
+    def _log_once(self, level: int, event: str, call: Call, text: str) -> None:
+        """Log the first event of its kind, with the error that is handled now."""
+        if event not in self._told:
+            self._told.add(event)
+            queue, name = self._about(call)
+            more = about(event, self.name, queue, call.task, task=name)
+            said = in_words(call.task, name)
+            error = sys.exception()
+            log.log(level, "%s: task %s %s", queue, said, text, exc_info=error, extra=more)
+
+    def _log_end(self, call: Call, error: BaseException | None, *, held: bool) -> None:
         """Log the end of a handler, with its time, and a failed attempt, with its traceback."""
         (queue, name), task = self._about(call), call.task
         if log.isEnabledFor(logging.DEBUG):

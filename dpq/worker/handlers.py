@@ -20,7 +20,6 @@ from typing import (
     Union,
     get_args,
     get_origin,
-    get_type_hints,
 )
 
 from typing_extensions import TypeVar
@@ -47,9 +46,6 @@ ASYNC_HANDLER = "is a coroutine function, and Worker has threads: give it to an 
 LEASE_LOST, CANCELLED, TIME_LIMIT = "lease lost", "cancelled", "time limit"
 """The reasons why a handler works in vain."""
 
-_WAITING = threading.Lock()
-"""Guards the events of contexts whose handlers wait."""
-
 
 class Context(Generic[Q]):
     """The second argument of a handler: its task, its queue, and the state of the worker.
@@ -66,18 +62,6 @@ class Context(Generic[Q]):
         budgets: What `observe` has read, by unit.
         told: The units that the calls of `spent` have named, by unit; None before the first call.
     """
-
-    __slots__ = (
-        "_news",
-        "_stopping",
-        "_tell",
-        "budgets",
-        "lost",
-        "queue",
-        "reason",
-        "task",
-        "told",
-    )
 
     def __init__(
         self,
@@ -166,8 +150,7 @@ class Context(Generic[Q]):
             ConfigurationError: `seconds` is not from 0 to 315 360 000 (10 years).
         """
         number("seconds", seconds, "seconds", 0, MAX_SECONDS)
-        with _WAITING:
-            news = self._news = self._news or threading.Event()
+        news = self._news = self._news or threading.Event()
         return self.lost or news.wait(min(seconds, threading.TIMEOUT_MAX))
 
     @property
@@ -177,10 +160,8 @@ class Context(Generic[Q]):
 
     def _lose(self, reason: str) -> None:
         self.reason, self.lost = reason, True
-        with _WAITING:
-            news = self._news
-        if news:
-            news.set()
+        if self._news:  # `wait` looks at `lost` after it has set this
+            self._news.set()
 
 
 class Finder(Protocol):
@@ -207,14 +188,9 @@ class Handler(NamedTuple):
 
 
 def finder(handlers: Handlers, *, blocking: bool = False) -> Callable[[Task[Any]], Handler]:
-    """Make a function that finds the handler of a task.
+    """Make a function that finds the handler of a task; `blocking`: refuse coroutine functions.
 
-    Args:
-        handlers: As for a worker.
-        blocking: Refuse coroutine functions, as far as they are known now.
-
-    Raises:
-        ConfigurationError: `handlers` is none of the three kinds.
+    Raise ConfigurationError if `handlers` is none of the three kinds.
     """
     if blocking:
         for function in functions_of(handlers):
@@ -252,26 +228,11 @@ def _handler(function: Any) -> Handler:
     for count in (1, 2):
         with suppress(TypeError):
             signature.bind(*range(count))
-            _check_order(function, signature)
             return Handler(function, takes_context=count == 2)
     raise ConfigurationError(
         f"handler {function!r} has the arguments {signature}: it gets a task, or a task and a "
         "context; for arguments by name see Tasks"
     )
-
-
-def _check_order(function: Any, signature: inspect.Signature) -> None:
-    """Refuse a function whose annotations say that it takes its context first."""
-    try:
-        hints = get_type_hints(function)
-    except Exception:  # an annotation may not be readable yet, or is missing
-        hints = {}
-    first, *_ = [*signature.parameters, ""]
-    if given_by_worker(hints.get(first)) is Context:
-        raise ConfigurationError(
-            f"handler {function!r} has the arguments {signature}: it gets its task first, then the "
-            "context; write (task: Task, context: Context)"
-        )
 
 
 def given_by_worker(annotation: Any) -> type | None:
@@ -330,10 +291,9 @@ def generates(function: Any) -> bool:
 
 
 def check_result(handler: Handler, result: Any) -> None:
-    """Refuse a result that shows that the handler has not done its work.
+    """Refuse a result that shows that the handler has not done its work: ConfigurationError.
 
-    Raises:
-        ConfigurationError: The result is a generator; or a coroutine, and this worker awaits none.
+    Such a result is a generator; or a coroutine, if this worker awaits none.
     """
     if isinstance(result, CoroutineType):
         result.close()
@@ -344,28 +304,14 @@ def check_result(handler: Handler, result: Any) -> None:
 
 
 def kept_for(keep_result: bool | float | None) -> float:
-    """Return the seconds that the results of handlers are kept; 0 for no results.
-
-    Raises:
-        ConfigurationError: The number is out of its bounds.
-    """
+    """Return the seconds that the results of handlers are kept; 0 for no results."""
     if keep_result is None or isinstance(keep_result, bool):
         return DEFAULT_KEEP if keep_result else 0.0
     return keep_seconds(keep_result, "keep_result")
 
 
-def keep_of(handler: Handler) -> float | None:
-    """Return the seconds that the task of a handler names for its results; None for none."""
-    keep: float | None = getattr(getattr(handler.call, "__self__", None), "kept", None)
-    return keep
-
-
 def kept_line(result: Any, keep: float, task: Task[Any]) -> str:
-    """Write the result of a handler as ack sends it.
-
-    Raises:
-        Reject: It cannot be kept: to run the handler again would not help.
-    """
+    """Write the result of a handler as ack sends it; Reject it if it cannot be kept."""
     try:
         return result_line(result, keep, task)
     except PayloadError as error:

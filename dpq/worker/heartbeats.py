@@ -1,7 +1,4 @@
-"""The heartbeats of a worker: the operations that tell its queues of it. No I/O.
-
-`dpq workers` lists what they say. Both workers send them.
-"""
+"""The heartbeats of a worker, and the progress of its handlers: what tells its queues. No I/O."""
 
 from __future__ import annotations
 
@@ -10,6 +7,7 @@ import random
 import secrets
 import socket
 import sys
+import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -33,16 +31,16 @@ Workers that began together must not send together. The first heartbeat tells th
 that the worker is there, so the second one spreads them."""
 
 
-class Holding(NamedTuple):
-    """A task that a worker holds: the index of its queue, and since when its handler runs.
+SEND_SECONDS = 1.0
+"""Seconds between two calls that send progress: a person who looks does not see more."""
 
-    Attributes:
-        began: The start of its handler, monotonic seconds; None before it, and after its end.
-    """
+
+class Holding(NamedTuple):
+    """A task that a worker holds."""
 
     queue_index: int
     task: Task[Any]
-    began: float | None = None
+    began: float | None = None  # when its handler began, monotonic seconds; None: it does not run
 
 
 class Heartbeats:
@@ -66,9 +64,7 @@ class Heartbeats:
     def beat(self, holdings: Iterable[Holding], quiet: Collection[int] = ()) -> list[Steps[Any]]:
         """Make a heartbeat for each queue, with the tasks that the worker holds of it.
 
-        Args:
-            holdings: The tasks that the worker holds.
-            quiet: The indexes of the queues of which it takes no new tasks.
+        It takes no new tasks of those that are `quiet`.
         """
         by_queue: list[list[Holding]] = [[] for _ in self._operations]
         for each in holdings:
@@ -103,3 +99,33 @@ def _doing(held: Sequence[Holding], running: Sequence[tuple[float, str]], now: f
         return Doing(leases)
     began, task_id = min(running)
     return Doing(leases, max(0, round((now - began) * 1000)), task_id)
+
+
+class ProgressNotes:
+    """What the handlers of a worker have told, until it is sent: the newest note of each task.
+
+    Handlers in any thread add to it, a thousand times a second; `wake` is called for the first note
+    after `take`.
+    """
+
+    def __init__(self) -> None:
+        self.wake: Callable[[], object] = lambda: None
+        self._lock = threading.Lock()
+        self._notes: dict[tuple[int, str, int], tuple[Task[Any], str]] = {}
+
+    def note(self, queue_index: int, task: Task[Any], text: str) -> None:
+        """Note the progress of a task, instead of what was noted before."""
+        with self._lock:
+            first = not self._notes
+            self._notes[queue_index, task.id, task.token] = task, text
+        if first:
+            self.wake()
+
+    def take(self, queues: Sequence[Operations[Any]]) -> list[Steps[Any]]:
+        """Make the operations that send all notes, and forget them."""
+        with self._lock:
+            notes, self._notes = self._notes, {}
+        by_queue: dict[int, list[tuple[Task[Any], str]]] = {}
+        for (queue_index, _, _), told in notes.items():
+            by_queue.setdefault(queue_index, []).append(told)
+        return [queues[index].tell_progress(told) for index, told in by_queue.items()]

@@ -18,21 +18,15 @@ the timeouts of a server that is silent."""
 
 
 class Pulse:
-    """The moves of one run: of its loops, and of the server.
-
-    Attributes:
-        stuck_seconds: Seconds without a move after which a loop counts as stuck.
-        silent_seconds: Seconds without an answer after which the server counts as away.
-        trouble: The reason why the last call has failed; "" if it has succeeded.
-    """
+    """The moves of one run: of its loops, and of the server."""
 
     def __init__(self, silent_seconds: float) -> None:
         self.stuck_seconds = STUCK_SECONDS
-        self.silent_seconds = silent_seconds
-        self.trouble = ""
-        # The time of the last move of each loop, monotonic seconds.
+        self.silent_seconds = silent_seconds  # then the server counts as away
+        self.trouble = ""  # the reason why the last call has failed
+        # Times of monotonic seconds: of the last move of each loop, and of the last answer.
         self._moved: dict[str, float] = {}
-        self._heard = -math.inf  # the time of the last answer, monotonic seconds
+        self._heard = -math.inf
 
     def move(self, loop: str) -> None:
         """Note that a loop moves."""

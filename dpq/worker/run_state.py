@@ -24,18 +24,11 @@ MAIN_LOOP, HEARTBEAT, EXCHANGE = "the main loop", "the heartbeat", "the exchange
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class RunState:
-    """One run, from `run` to its return. Only the worker itself changes it.
+    """One run, from `run` to its return. Only the worker itself changes it."""
 
-    Attributes:
-        until_empty: The run is to end when no live task is left in any of the queues.
-        end: The function of the worker that ends the run.
-        stopping: The run is to end: no handler begins any more.
-        quiet: The indexes of the queues that have told the worker to take none of their tasks.
-        pulse: Which loops of the run move.
-    """
-
-    until_empty: bool
+    until_empty: bool  # the run is to end when no live task is left in any of the queues
     end: Callable[[], None]
-    stopping: bool = field(default=False, init=False)
+    stopping: bool = field(default=False, init=False)  # no handler begins any more
+    # The indexes of the queues that have told the worker to take none of their tasks.
     quiet: frozenset[int] = field(default=frozenset(), init=False)
     pulse: Pulse = field(default_factory=lambda: Pulse(2.5 * BEAT_SECONDS), init=False)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpq.model.log_fields import fields
 from dpq.script.durability import CONFIRM_SECONDS
-from dpq.worker.deliveries import Deliveries, Taken
+from dpq.worker.deliveries import Taken
 from dpq.worker.handler_calls import Call, HandlerCalls
 from dpq.worker.handlers import TIME_LIMIT
 from dpq.worker.heartbeats import Holding
@@ -39,7 +39,6 @@ class Runner:
     def __init__(
         self,
         calls: HandlerCalls[Any],
-        deliveries: Deliveries,
         fetcher: Fetcher,
         state: RunState,
         lock: Any,
@@ -48,7 +47,6 @@ class Runner:
         self.watch = threading.Thread(target=guarded, args=(self._watch,), daemon=True)
         self._running: dict[Lease, Call] = {}
         self._calls = calls
-        self._deliveries = deliveries
         self._fetcher = fetcher
         self._state = state
         self._lock = lock
@@ -108,15 +106,11 @@ class Runner:
         error = call.overdue or error
         for hook, args in calls.hooks_at_end(call.context, error):
             calls.call_hook(hook, *args)
-        done = calls.done(call, error)
-        call.ended = True
-        held = self._deliveries.claim(done)
-        calls.log_end(call, error, held=held)
+        done = calls.finish(call, error)
         with self._lock:
             try:
-                calls.count(error, lease)
                 self._fetcher.took(time.monotonic() - call.began)
-                if held:  # else the handler itself has ended the delivery, or the lease is lost
+                if done:
                     self._fetcher.add(done)
                 self._fetcher.change.note()
                 self._fetcher.confirm()
@@ -131,7 +125,7 @@ class Runner:
                 self.start_watch()
             calls.call_hook(calls.before, call.context)
             handler = calls.find(call.task)
-            calls.take_result(call, handler, handler.call(*calls.arguments(handler, call)))
+            calls.take_result(call, handler, handler.call(*call.arguments(handler)))
         except BaseException as raised:  # the error decides how the task goes on
             return calls.signal_of(raised)
         return None
@@ -153,22 +147,22 @@ class Runner:
 
     def end_overdue(self) -> None:
         """Fail the attempts of handlers that run too long; their contexts say `lost`."""
-        now = time.monotonic()
+        calls, now = self._calls, time.monotonic()
         for call in list(self._running.values()):
             if call.limit is None or call.began + call.limit > now or call.overdue:
                 continue
             error = TimeoutError(f"ran longer than {call.limit:g} s")
-            done = self._calls.overdue(call, error)
-            if self._deliveries.claim(done):
+            done = calls.overdue(call, error)
+            if calls.deliveries.claim(done):
                 about = fields(
                     "overdue",
-                    worker=self._calls.name,
+                    worker=calls.name,
                     task_id=call.task.id,
                     group=call.task.group,
                     attempt=call.task.attempt,
                     ms=round((now - call.began) * 1000, 3),
                 )
-                log.warning("%s: task %s %s", self._calls.name, call.task.id, error, extra=about)
+                log.warning("%s: task %s %s", calls.name, call.task.id, error, extra=about)
                 call.overdue = error
                 call.context._lose(TIME_LIMIT)
                 with self._lock:

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from dpq.model.log_fields import fields
 from dpq.script.durability import CONFIRM_SECONDS
-from dpq.worker.deliveries import Deliveries, Taken
+from dpq.worker.deliveries import Taken
 from dpq.worker.fetcher_async import AsyncFetcher
 from dpq.worker.handler_calls import Call, HandlerCalls
 from dpq.worker.handlers import TIME_LIMIT, is_async
@@ -34,13 +34,11 @@ class AsyncRunner:
     def __init__(
         self,
         calls: HandlerCalls[Any],
-        deliveries: Deliveries,
         fetcher: AsyncFetcher,
         state: RunState,
         concurrency: int,
     ) -> None:
         self._calls = calls
-        self._deliveries = deliveries
         self._fetcher = fetcher
         self._state = state
         self._concurrency = concurrency
@@ -81,7 +79,11 @@ class AsyncRunner:
                 for hook, args in calls.hooks_at_end(call.context, error):
                     await self._call_hook(hook, *args)
             finally:
-                await self._finish(call, error)
+                done = calls.finish(call, error)
+                self._fetcher.took(time.monotonic() - call.began)
+                if done:
+                    self._fetcher.add(done)
+                    await self._fetcher.confirm()
         finally:  # a done callback would run after all others that are due
             self._running.pop(handling, None)  # the run may have ended before the handler
             self.fill()
@@ -96,7 +98,7 @@ class AsyncRunner:
             handler = calls.find(call.task)
             limit = asyncio.timeout(call.limit) if call.limit else None
             async with limit or _UNLIMITED:
-                arguments = calls.arguments(handler, call)
+                arguments = call.arguments(handler)
                 if is_async(handler):
                     result = handler.call(*arguments)
                 else:
@@ -114,30 +116,14 @@ class AsyncRunner:
     async def _in_a_thread(self, call: Callable[[], Any]) -> Any:
         """Call a plain function, which may block, in a thread with the context of this task."""
 
-        def called() -> tuple[Any, BaseException | None]:
+        def called() -> Any:
             try:
-                return call(), None
-            except BaseException as error:  # a future takes no StopIteration
-                return None, error
+                return call()
+            except StopIteration as error:  # a future takes none: its caller would wait for ever
+                raise RuntimeError("the handler raised StopIteration") from error
 
-        in_context = partial(copy_context().run, called)
-        result, error = await asyncio.get_running_loop().run_in_executor(self._threads, in_context)
-        if error is not None:
-            raise error
-        return result
-
-    async def _finish(self, call: Call, error: BaseException | None) -> None:
-        """Count and log the end of a handler; hand it over, and wait for its confirmation."""
-        calls = self._calls
-        done = calls.done(call, error)
-        calls.count(error, call.lease)
-        self._fetcher.took(time.monotonic() - call.began)
-        held = self._deliveries.claim(done)
-        calls.log_end(call, error, held=held)
-        if held:  # else the handler itself has ended the delivery, or the lease is lost
-            self._fetcher.add(done)
-            call.ended = True
-            await self._fetcher.confirm()
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, copy_context().run, called)
 
     async def _call_hook(self, hook: Callable[..., Any] | None, *args: Any) -> None:
         answer = self._calls.call_hook(hook, *args)
@@ -168,28 +154,25 @@ class AsyncRunner:
         left = self._fetcher.give_back(
             Taken(call.queue_index, call.lease) for call in unfinished.values()
         )
-        await cancel_all(unfinished)
+        await _cancel_all(unfinished)
         await self._fetcher.send_ends()
         return left
-
-    @property
-    def _confirming(self) -> "list[asyncio.Task[Any]]":
-        return [handling for handling, call in self._running.items() if call.ended]
 
     async def wait_for_confirmations(self) -> None:
         """Wait until ended handlers have the confirmation of their acks. If a call was
         interrupted and the server did not know its script, the task is not acked yet."""
-        if confirming := self._confirming:
+        confirming = [handling for handling, call in self._running.items() if call.ended]
+        if confirming:
             await asyncio.wait(confirming, timeout=CONFIRM_SECONDS + LEAVE_SECONDS)
             # Sends the acks that failed; those interrupted now are left out.
             await self._fetcher.send_ends()
-        if confirming := self._confirming:
+        if confirming := [handling for handling in confirming if not handling.done()]:
             log.warning(
                 "%s: ends before the server has confirmed the end of %d deliveries",
                 *(self._calls.name, len(confirming)),
                 extra=fields("not_confirmed", worker=self._calls.name, count=len(confirming)),
             )
-            await cancel_all(confirming)
+            await _cancel_all(confirming)
 
 
 def _cancel_lost(call: Call, handling: "asyncio.Task[Any]") -> None:
@@ -199,7 +182,7 @@ def _cancel_lost(call: Call, handling: "asyncio.Task[Any]") -> None:
     handling.cancel(f"task {task} was cancelled" if cancelled else f"lease of {task} lost")
 
 
-async def cancel_all(handling: Collection["asyncio.Task[Any]"]) -> None:
+async def _cancel_all(handling: Collection["asyncio.Task[Any]"]) -> None:
     """Cancel handlers; if one does not end, wait no longer than `LEAVE_SECONDS`."""
     for each in handling:
         each.cancel()

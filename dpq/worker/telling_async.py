@@ -13,8 +13,7 @@ from dpq.link.endpoint_async import Event, heard
 from dpq.model.log_fields import fields
 from dpq.queue.inside import leases_of, operations_of
 from dpq.verbs.workers import Heard
-from dpq.worker.heartbeats import Heartbeats, Holding
-from dpq.worker.progress_notes import SEND_SECONDS, ProgressNotes
+from dpq.worker.heartbeats import SEND_SECONDS, Heartbeats, Holding, ProgressNotes
 from dpq.worker.run_state import BEAT_SECONDS, HEARTBEAT, RunState
 
 if TYPE_CHECKING:

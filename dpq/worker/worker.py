@@ -14,14 +14,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from queue import Empty, SimpleQueue
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from dpq.model.log_fields import fields
 from dpq.model.validation import error_line
 from dpq.queue.inside import session_of
 from dpq.queue.queue import DPQ
 from dpq.worker.base import WorkerBase
-from dpq.worker.heartbeats import Holding
 from dpq.worker.run_state import (
     LEAVE_SECONDS,
     MAIN_LOOP,
@@ -29,9 +28,6 @@ from dpq.worker.run_state import (
     RunState,
 )
 from dpq.worker.stop_signals import stop_signals
-
-if TYPE_CHECKING:
-    from dpq.queue.base import QueueBase
 
 __all__ = ["Worker"]
 
@@ -44,15 +40,9 @@ class Worker(WorkerBase[DPQ[Any]]):
     `run` works until `stop`, SIGTERM or SIGINT; `drain` works until the queues are empty.
     """
 
-    _blocking = True
-
-    def _prepare(self) -> None:
-        # Reentrant: a signal handler of the same thread may take it again.
-        self._lock = threading.RLock()
-
-    @classmethod
-    def _kind(cls) -> type[QueueBase[Any]]:
-        return DPQ
+    _blocking, _kind = True, DPQ
+    _thread: threading.Thread  # of the run
+    _fault: BaseException | None  # `run` raises it
 
     def run(self, *, until_empty: bool = False, signals: bool | None = None) -> int:
         """Run handlers until `stop`.
@@ -60,8 +50,7 @@ class Worker(WorkerBase[DPQ[Any]]):
         At the first SIGTERM or SIGINT the worker pops no more, and gives back the tasks that it has
         not begun. Handlers may finish within `grace`; then it gives their tasks back, uncounted. A
         second signal ends the grace at once. If the server goes away, the worker tries again, with
-        longer and longer pauses. It also does so if the Redis user may not pop any more; it logs
-        that once a minute.
+        longer and longer pauses. It also does so if the Redis user may not pop any more.
 
         Args:
             until_empty: Also end when no live task is left in any of the queues. The worker waits
@@ -82,7 +71,9 @@ class Worker(WorkerBase[DPQ[Any]]):
                 fault of DPQ itself.
         """
         self._begin(until_empty)
-        return self._go_on(signals is not False)
+        with self._signals() if signals is not False else nullcontext():
+            self._join()
+        return self.handled.total()
 
     @contextmanager
     def running(self) -> Iterator[Self]:
@@ -103,134 +94,71 @@ class Worker(WorkerBase[DPQ[Any]]):
         Raises:
             Exception: As `run`.
         """
-        self._begin(until_empty=False)
-        faults: list[BaseException] = []
-
-        def run() -> None:
-            try:
-                self._go_on(signals=False)
-            except BaseException as error:
-                faults.append(error)
-                about = fields("worker_failed", worker=self.name, error=error_line(error))
-                log.exception("%s: has ended by an error", self.name, extra=about)
-
-        thread = threading.Thread(target=run, name="dpq-run", daemon=True)
-        try:
-            thread.start()
-        except RuntimeError:  # the system has no more threads
-            self._leave([])
-            raise
+        self._begin(until_empty=False, alone=True)
         try:
             yield self
         finally:
-            self._stop_run()
-            try:
-                thread.join()
-            except BaseException:  # any interrupt ends the grace
-                self._stop_run()
-                thread.join()
-                raise
-        if faults:
-            raise faults[0]
+            with self._lock:
+                if self._on:  # a `stop` without a run is for the next one
+                    self.stop()
+            self._join()
 
-    def _stop_run(self) -> None:
-        """Stop the run, if there is one: a `stop` without a run is for the next one."""
-        with self._lock:
-            if self._on:
-                self.stop()
+    def _join(self) -> None:
+        """Wait for the end of the run; raise what has ended it, or what has interrupted the wait.
 
-    def _go_on(self, signals: bool) -> int:
-        """Run handlers until the end of a run that has begun, and leave it; see `run`."""
-        threads = [
-            threading.Thread(
-                target=self._guarded, args=(self._runner.work,), name=f"dpq-{n}", daemon=True
-            )
-            for n in range(self.concurrency)
-        ]
-        beating = threading.Thread(
-            target=self._telling.run, args=(self._held, self._heed), name="dpq-beat", daemon=True
-        )
-        with self._signals() if signals else nullcontext():
+        An interrupt ends the grace.
+        """
+        while self._thread.is_alive():
             try:
-                for thread in (beating, *threads):
-                    thread.start()
-                if self.time_limit is not None or self.prefetch:
-                    self._runner.start_watch()
-                self._wait_for_stop()
-            # On an interrupt, or without more threads, no part works on unseen.
-            except BaseException:
-                self._cut_short.set()
-                raise
-            finally:
-                try:
-                    self._leave(threads)
-                finally:  # also if a signal handler has interrupted the wait
-                    self._leave(threads)
-                    if beating.is_alive():
-                        beating.join(LEAVE_SECONDS)
-        self._log_totals()
+                # In steps: two signals at once may not wake a thread.
+                self._thread.join(STOP_CHECK_SECONDS)
+            except BaseException as error:
+                self._fault = error
+                self._cut_short()
         if self._fault:
             raise self._fault
-        return self.handled.total()
 
     def drain(self) -> int:
         """Run until no live task is left in any of the queues: `run(until_empty=True)`."""
         return self.run(until_empty=True)
 
-    def stop(self) -> None:
-        """Let `run` end, as after SIGTERM; any thread and any signal handler may call this.
-
-        If no run is active, the next one ends as soon as it has begun.
-        """
-        with self._lock:
-            if not self._on:
-                self._stop_early = True
-            elif self._state.stopping:
-                self._cut_short.set()
-            else:
-                self._end()
-
     def _end(self) -> None:
         """Let all parts of the run see that it is to end."""
         with self._lock:
             self._state.stopping = True
-            self._stop_numbers.put(0)
+            self._stops.put("")
             self._runner.stop()
 
-    # Beginning
+    def _cut_short(self) -> None:
+        self._end()
+        self._no_grace.set()
 
-    def _begin(self, until_empty: bool) -> None:
-        """Open the queues, and make the parts of a run."""
+    def _begin(self, until_empty: bool, alone: bool = False) -> None:
+        """Open the queues, make the parts of a run, and start its thread, where no signal comes.
+
+        If it is `alone`, it logs its own fault.
+        """
         from dpq.worker.change import Change
-        from dpq.worker.fetcher import Fetcher
+        from dpq.worker.fetcher import Fetcher, WakeUps
         from dpq.worker.runner import Runner
         from dpq.worker.telling import Telling
-        from dpq.worker.wakeups import WakeUps
 
-        self._stop_numbers: SimpleQueue[int] = SimpleQueue()  # signal numbers; 0: `stop` was called
-        # An Event does not fit: a signal handler that sets it needs its lock, and the interrupted
-        # thread may hold this lock.
-        self._cut_short = threading.Event()
-        self._leaving_by: threading.Thread | None = None
-        self._fault: BaseException | None = None
         for queue in self.queues:
             session_of(queue).require_open()
             session_of(queue).ready()
+        # Names of signals, or "". An Event does not fit: a signal handler that sets it needs its
+        # lock, and the interrupted thread may hold this lock.
+        self._stops: SimpleQueue[str] = SimpleQueue()
+        self._no_grace = threading.Event()
+        self._fault = None
         state = RunState(until_empty=until_empty, end=self._end)
-        plan, session = self._new_plan(state), session_of(self.queues[0])
-        change = Change(self._lock)
-        wakeups = WakeUps(session.connections, plan.markers(), change)
-        self._fetcher = Fetcher(plan, session, wakeups, change)
-        self._runner = Runner(
-            *(self._calls, self._deliveries, self._fetcher, state, self._lock, self._guarded)
-        )
-        progress = self._calls.progress
-        self._telling = Telling(
-            *(self.name, self.queues, self.concurrency, state, session, progress)
-        )
-        self._telling.on_beat = self._on_beat
-        progress.wake = self._telling.noted.set
+        self._make_parts(state, Change(self._lock), Fetcher, WakeUps, Telling)
+        self._runner = Runner(*(self._calls, self._fetcher, state, self._lock, self._guarded))
+        self._calls.progress.wake = self._telling.noted.set
+        self._thread = threading.Thread(target=self._live, args=(alone,), name="dpq-run")
+        self._thread.daemon = True
         with self._lock:
+            self._thread.start()
             self._begin_run(state)
             if state.stopping:
                 self._end()
@@ -242,7 +170,7 @@ class Worker(WorkerBase[DPQ[Any]]):
             return
 
         def stop(number: int, _: FrameType | None) -> None:
-            self._stop_numbers.put(number)
+            self._stops.put(signal.Signals(number).name)
             self.stop()
 
         before = {number: signal.signal(number, stop) for number in stop_signals()}
@@ -252,55 +180,55 @@ class Worker(WorkerBase[DPQ[Any]]):
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    def _wait_for_stop(self) -> None:
-        number = 0
-        while not self._state.stopping:
-            self._state.pulse.move(MAIN_LOOP)
-            with suppress(Empty):  # wait in steps: two signals at once may not wake a thread
-                number = self._stop_numbers.get(timeout=STOP_CHECK_SECONDS)
-        with suppress(Empty):  # the signal came between two waits
-            number = number or self._stop_numbers.get_nowait()
-        if number:
-            said = signal.Signals(number).name
-            about = fields("worker_stopping", worker=self.name, reason=said)
-            log.info("%s: %s, stopping", self.name, said, extra=about)
+    # One run
+
+    def _live(self, alone: bool) -> None:
+        """Run handlers until a stop; then give back what is left."""
+        with self._lock:  # until `_begin` has begun the run
+            runner, work = self._runner, (self._runner.work,)
+        beating = threading.Thread(target=self._telling.run, args=(self._held, self._heed))
+        threads = [
+            threading.Thread(target=self._guarded, args=work, name=f"dpq-{n}", daemon=True)
+            for n in range(self.concurrency)
+        ]
+        beating.daemon = True
+
+        def begin_and_wait() -> None:
+            for thread in (beating, *threads):
+                thread.start()
+            if self.time_limit is not None or self.prefetch:
+                runner.start_watch()
+            self._wait_for_stop()
+
+        self._guarded(begin_and_wait)
+        self._guarded(lambda: self._finish([*threads, runner.watch]))
+        self._on = False
+        self._telling.end()
+        if beating.is_alive():
+            beating.join(LEAVE_SECONDS)
+        self._log_totals()
+        if alone and (error := self._fault):
+            about = fields("worker_failed", worker=self.name, error=error_line(error))
+            log.error("%s: has ended by an error", self.name, exc_info=error, extra=about)
 
     def _guarded(self, work: Callable[[], None]) -> None:
         try:
             work()
         except BaseException as error:
-            self._fault = self._fault or error  # `run` raises it
+            self._fault = self._fault or error
             self._end()
 
-    # Ending
-
-    def _leave(self, threads: list[threading.Thread]) -> None:
-        """Run `_finish` in a thread, since no signal handler can interrupt it there."""
-        self._end()
-        if self._leaving_by is None:
-            self._leaving_by = threading.Thread(
-                target=self._finish_and_go, args=(threads,), name="dpq-end", daemon=True
-            )
-            try:
-                self._leaving_by.start()
-            except RuntimeError:  # the system has no more threads
-                self._finish_and_go(threads)
-        interrupted: BaseException | None = None
-        while self._leaving_by.is_alive():
+    def _wait_for_stop(self) -> None:
+        said = ""
+        while not self._state.stopping:
             self._state.pulse.move(MAIN_LOOP)
-            try:
-                self._leaving_by.join(STOP_CHECK_SECONDS)
-            except BaseException as error:
-                interrupted = error
-                self._cut_short.set()
-        if interrupted:
-            raise interrupted
-
-    def _finish_and_go(self, threads: list[threading.Thread]) -> None:
-        try:
-            self._guarded(lambda: self._finish(threads))
-        finally:
-            self._telling.end()
+            with suppress(Empty):
+                said = self._stops.get(timeout=STOP_CHECK_SECONDS)
+        with suppress(Empty):  # the signal came between two waits
+            said = said or self._stops.get_nowait()
+        if said:
+            about = fields("worker_stopping", worker=self.name, reason=said)
+            log.info("%s: %s, stopping", self.name, said, extra=about)
 
     def _finish(self, threads: list[threading.Thread]) -> None:
         """Wait for the running handlers, then give back the tasks that are left."""
@@ -309,8 +237,9 @@ class Worker(WorkerBase[DPQ[Any]]):
         with self._lock:
             fetcher.give_back_unbegun()
         give_up = time.monotonic() + self.grace
-        for thread in (*threads, runner.watch):
-            while thread.is_alive() and time.monotonic() < give_up and not self._cut_short.is_set():
+        for thread in threads:
+            while thread.is_alive() and time.monotonic() < give_up and not self._no_grace.is_set():
+                self._state.pulse.move(MAIN_LOOP)
                 thread.join(STOP_CHECK_SECONDS / 5)
                 runner.end_overdue()
                 with self._lock:
@@ -318,16 +247,9 @@ class Worker(WorkerBase[DPQ[Any]]):
         self.given_back = runner.give_back_running()
         self._log_given_back()
         with self._lock:
-            self._on = False
             fetcher.send_ends()
             fetcher.close()
             fetcher.change.close()
-
-    # Heartbeats
-
-    def _held(self) -> list[Holding]:
-        with self._lock:
-            return self._runner.running + self._fetcher.held
 
     def _heed(self) -> None:
         with self._lock:

@@ -11,18 +11,17 @@ import logging
 import signal
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self
 
 from dpq.model.log_fields import fields
 from dpq.queue.inside import session_of
 from dpq.queue.queue_async import AsyncDPQ
 from dpq.worker.base import WorkerBase
-from dpq.worker.heartbeats import Holding
 from dpq.worker.run_state import LEAVE_SECONDS, RunState
 from dpq.worker.stop_signals import stop_signals
 
 if TYPE_CHECKING:
-    from dpq.queue.base import QueueBase
+    pass
 
 __all__ = ["AsyncWorker"]
 
@@ -36,9 +35,7 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
     plain function may be a handler, too: it runs in a thread, which cannot be cancelled.
     """
 
-    @classmethod
-    def _kind(cls) -> type[QueueBase[Any]]:
-        return AsyncDPQ
+    _kind = AsyncDPQ
 
     async def run(self, *, until_empty: bool = False, signals: bool | None = None) -> int:
         """Async `Worker.run`. If it is cancelled, it stops without grace."""
@@ -51,32 +48,20 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Self]:
         """Async `Worker.running`; an `async with`."""
-        body, over, crashed = cast("asyncio.Task[Any]", asyncio.current_task()), False, False
-
-        def ended(run: asyncio.Task[int]) -> None:
-            nonlocal crashed
-            if not over and not run.cancelled() and run.exception():
-                crashed = True
-                body.cancel()
-
         try:
             await self._begin(until_empty=False)
-            run = asyncio.create_task(self._go_on(False))
-            run.add_done_callback(ended)
-            try:
-                yield self
-                over = True
-                if crashed:
-                    # A cancellation of a body that has just ended is raised here.
-                    await asyncio.sleep(0)
-            except asyncio.CancelledError:
-                if not crashed or body.uncancel():  # another caller has cancelled the body too
+            async with asyncio.TaskGroup() as group:  # cancels the body if the run fails
+                run = group.create_task(self._go_on(False))
+                try:
+                    yield self
+                except asyncio.CancelledError:
                     self._cut_short()
                     raise
-            finally:
-                over = True
-                self._end()
-                await run  # the await raises the error of the run
+                finally:
+                    self._end()
+                    await asyncio.wait([run])
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from None
         finally:
             self._on = False
 
@@ -100,15 +85,6 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
         """Async `Worker.drain`."""
         return await self.run(until_empty=True)
 
-    def stop(self) -> None:
-        """Async `Worker.stop`; call it in the event loop."""
-        if not self._on:
-            self._stop_early = True
-        elif self._state.stopping:
-            self._cut_short()
-        else:
-            self._end()
-
     def _end(self) -> None:
         self._state.stopping = True
         self._change.note()
@@ -122,10 +98,9 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
     async def _begin(self, until_empty: bool) -> None:
         """Open the queues, and make the parts of a run."""
         from dpq.worker.change_async import AsyncChange
-        from dpq.worker.fetcher_async import AsyncFetcher
+        from dpq.worker.fetcher_async import AsyncFetcher, AsyncWakeUps
         from dpq.worker.runner_async import AsyncRunner
         from dpq.worker.telling_async import AsyncTelling
-        from dpq.worker.wakeups_async import AsyncWakeUps
 
         self._change = AsyncChange()
         self._grace_left = self.grace
@@ -134,20 +109,11 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
         for queue in self.queues:
             session_of(queue).require_open()
             await session_of(queue).ready()
-        plan, session = self._new_plan(state), session_of(self.queues[0])
-        wakeups = AsyncWakeUps(session.connections, plan.markers(), self._change)
-        self._fetcher = AsyncFetcher(plan, session, wakeups, self._change)
-        self._runner = AsyncRunner(
-            *(self._calls, self._deliveries, self._fetcher, state, self.concurrency)
-        )
-        progress = self._calls.progress
-        self._telling = AsyncTelling(
-            *(self.name, self.queues, self.concurrency, state, session, progress)
-        )
-        self._telling.on_beat = self._on_beat
+        self._make_parts(state, self._change, AsyncFetcher, AsyncWakeUps, AsyncTelling)
+        self._runner = AsyncRunner(*(self._calls, self._fetcher, state, self.concurrency))
         loop, noted = asyncio.get_running_loop(), self._telling.noted
         # A handler may tell its progress from a thread of its own.
-        progress.wake = lambda: loop.call_soon_threadsafe(noted.set)
+        self._calls.progress.wake = lambda: loop.call_soon_threadsafe(noted.set)
 
     @contextmanager
     def _signals(self, *, all_of_them: bool) -> Iterator[None]:
@@ -182,9 +148,7 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
                 await self._fetcher.step(self._runner.free)
         except BaseException as error:
             self._end()
-            if not isinstance(
-                error, Exception
-            ):  # after an Exception handlers may finish, as in threads
+            if not isinstance(error, Exception):  # after one, handlers may finish, as in threads
                 self._cut_short()
             await asyncio.shield(asyncio.create_task(self._finish()))
             raise
@@ -203,9 +167,6 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
         await asyncio.wait([self._beating], timeout=LEAVE_SECONDS)
         self._beating.cancel()
         self._log_totals()
-
-    def _held(self) -> list[Holding]:
-        return self._runner.running + self._fetcher.held
 
 
 def _is_free(handler: object) -> bool:

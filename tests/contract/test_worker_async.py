@@ -142,35 +142,7 @@ class Gate:
         await until(lambda: len(self.begun) >= count, lambda: self.begun)
 
 
-# Handlers
-
-
-# How much it holds
-
-
 # Leases
-
-
-async def test_a_lost_lease_cancels_its_handler(queue: Queue) -> None:
-    """Within a third of the lease the handler is cancelled; the worker goes on."""
-    contexts: list[Context[Any]] = []
-    gate = Gate()
-
-    async def handler(task: Task[Any], context: Context[Any]) -> None:
-        contexts.append(context)
-        await gate(task)
-
-    first = await queue.push("a")
-    worker = AsyncWorker(queue, handler, visibility=0.3)
-    async with running(worker):
-        await gate.wait_for(1)
-        await queue.cancel(first)
-        await until(lambda: gate.cancelled == ["a"])
-        assert (contexts[0].lost, contexts[0].cancelled) == (True, True)
-        await queue.push("b")
-        gate.open(1)
-        await until(stats_say(queue, acked=1))
-        assert worker.handled == {"cancelled": 1, "done": 1}
 
 
 @pytest.mark.parametrize("end", ["cancel", "release"])
@@ -200,9 +172,6 @@ async def test_a_cancelled_coroutine_hears_why(queue: Queue, end: str) -> None:
         "release": (f"lease of {wanted} lost", "lease lost", True),
     }
     assert heard[0] == said[end]
-
-
-# Round trips
 
 
 # How a handler ends
@@ -294,12 +263,6 @@ async def test_a_crash_cancels_the_body(queue: Queue, monkeypatch: pytest.Monkey
     assert this
     assert this.cancelling() == 0
     await asyncio.sleep(0.01)
-
-
-# Again, and for long
-
-
-# Faults
 
 
 # Plain functions, and signals

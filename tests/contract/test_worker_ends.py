@@ -45,9 +45,6 @@ def test_a_limit_of_one_of_several_queues(make: Make, monkeypatch: pytest.Monkey
     assert 0.5 < time.monotonic() - began < SOON
 
 
-# Ends that make no sense
-
-
 # Limits that were hit
 
 

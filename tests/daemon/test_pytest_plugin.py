@@ -121,11 +121,13 @@ def test_a_lost_task_fails_the_users_test_and_names_it(pytester: pytest.Pytester
     result = run_inner(
         pytester,
         test_it="""
-        def test_it(dpq_queue, dpq_assert_conserved):
+        from dpq.testing import assert_conserved
+
+        def test_it(dpq_queue):
             lost = dpq_queue.push("a")
             dpq_queue.cancel(lost)
             print("it is", lost)
-            dpq_assert_conserved(dpq_queue, [lost])
+            assert_conserved(dpq_queue, [lost])
         """,
     )
     result.assert_outcomes(failed=1)
@@ -133,9 +135,6 @@ def test_a_lost_task_fails_the_users_test_and_names_it(pytester: pytest.Pytester
     assert lost
     result.stdout.fnmatch_lines([f"E *lost (neither done nor stored): {lost[1]}"])
     result.stdout.no_fnmatch_line("*testing.py*")
-
-
-# The clock and the queues
 
 
 # Nothing lost, nothing doubled

@@ -171,16 +171,6 @@ def test_a_queue_that_begins_while_its_name_is_taken_out(
     assert redis.sismember(REGISTRY, live.queue_name)
 
 
-def test_wake_ups_have_a_rate() -> None:
-    """A marker that is written without end wakes a daemon a hundred times a second at most."""
-    pace, now = listener.Pace(), 1000.0
-    woken = 0
-    while now < 1010:
-        now += pace.wait_seconds(now) + 0.0001
-        woken += 1
-    assert woken < 11 * listener.WAKES_PER_SECOND + 20
-
-
 def test_no_marker_hides_another(redis: Redis, queue_name: str) -> None:
     """A marker that always has a wake-up leaves the others their turn."""
     first, second = (key_of(f"{queue_name}-{n}", "tick") for n in (1, 2))

@@ -14,7 +14,6 @@ from support import wait_for
 from dpq import DPQ, Scheduler
 from dpq.link import blocks
 from dpq.scheduler import daemon, upkeep
-from dpq.script.keys import key_of
 
 
 @pytest.fixture
@@ -76,16 +75,16 @@ def test_at_rest_it_sends_glances(
     assert not {"bzpopmin", "sscan", "script|exists", "script", "zrange"} & set(sent)
 
 
-def deaf(scheduler: Scheduler, queues: list[DPQ[Any]]) -> None:
-    """It hears no marker of these queues: as if each one were lost."""
-    for queue in queues:
-        scheduler._deaf[key_of(queue.queue_name, "tick")] = float("inf")
+@pytest.fixture
+def deaf(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A daemon hears no marker of a queue: as if each one were lost."""
+    monkeypatch.setattr(daemon, "MOST_MARKERS", 1)
 
 
+@pytest.mark.usefixtures("deaf")
 def test_a_lost_marker_costs_a_glance(redis: Redis, several: list[DPQ[Any]]) -> None:
     """A daemon that another one has taken the marker from sees the event all the same."""
     scheduler = Scheduler(redis)
-    deaf(scheduler, several)
     with running(scheduler):
         wait_for_rest(redis, scheduler, len(several))
         for queue in several[::3]:
@@ -94,6 +93,7 @@ def test_a_lost_marker_costs_a_glance(redis: Redis, several: list[DPQ[Any]]) -> 
             wait_for(lambda q=queue: in_ready(q) == 1, queue.stats)
 
 
+@pytest.mark.usefixtures("deaf")
 @pytest.mark.parametrize("answer", ["refused", "broken"])
 def test_without_glances_each_queue_is_stepped(
     redis: Redis, several: list[DPQ[Any]], monkeypatch: pytest.MonkeyPatch, answer: str
@@ -108,7 +108,6 @@ def test_without_glances_each_queue_is_stepped(
 
     monkeypatch.setattr(upkeep, "glance", glance)
     scheduler = Scheduler(redis)
-    deaf(scheduler, several)
     with running(scheduler):
         wait_for(
             lambda: len(scheduler._upkeep.queues) == len(several), scheduler._upkeep.queues.keys

@@ -607,7 +607,7 @@ def test_every_surface_says_the_same(
     rows = map(json.loads, run(q, url, "queues", "--json").stdout.splitlines())
     assert {row["queue"]: row for row in rows}[name]["verdict"]["sentence"] == sentence
     doctor = run(q, url, "doctor")
-    assert (f"problem: {sentence}\n" in doctor.stdout) is wanted.needs_person
+    assert (f"  {sentence}\n" in doctor.stdout) is wanted.needs_person
     assert sentence in " ".join((doctor.stdout + doctor.stderr).split())
     assert doctor.exit_code == 1  # its clock is far off
     with TestClient(dashboard([q]), base_url="http://127.0.0.1:8321") as browser:

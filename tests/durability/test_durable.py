@@ -38,7 +38,7 @@ from dpq.link.cluster import Node as ServerNode
 from dpq.script import durability as durability_module
 from dpq.script.assembly import script, script_names
 from dpq.server import find_all_binaries, find_binary
-from dpq.worker import fetcher, runner_async
+from dpq.worker import runner, runner_async
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*keeps nothing on disk")
 
@@ -315,7 +315,7 @@ def test_a_worker_that_ends_lets_acks_wait(
 ) -> None:
     """Handlers that have ended are not given back, also without any grace, and their acks made
     once: what only waits to be confirmed is waited for, for a while."""
-    monkeypatch.setattr(fetcher, "CONFIRM_SECONDS", 2 * PATIENCE_S)
+    monkeypatch.setattr(runner, "CONFIRM_SECONDS", 2 * PATIENCE_S)
     if not in_time:
         monkeypatch.setattr(runner_async, "CONFIRM_SECONDS", 0)
         monkeypatch.setattr(runner_async, "LEAVE_SECONDS", SHORT_S)

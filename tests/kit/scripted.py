@@ -15,9 +15,8 @@ from dpq.link.watches import Marker, Watch
 from dpq.queue.lease_renewal import Leases
 from dpq.script.replies import Batch
 from dpq.types import QueueStats
-from dpq.worker.deliveries import Deliveries
+from dpq.worker.deliveries import Deliveries, Done
 from dpq.worker.fetch_plan import FetchPlan
-from dpq.worker.outcomes import Done
 from dpq.worker.queue_order import AskOrder, QueueOrder
 from dpq.worker.run_state import RunState
 
@@ -192,7 +191,12 @@ def plan_of(
     made: Any = list(queues)
     deliveries = Deliveries("worker", made, None)
     return FetchPlan(
-        "worker", made, AskOrder([1] * len(made), order), deliveries, state, **settings
+        name="worker",
+        queues=made,
+        order=AskOrder([1] * len(made), order),
+        deliveries=deliveries,
+        state=state,
+        **settings,
     )
 
 

@@ -110,12 +110,8 @@ def raising(error: BaseException) -> Callable[..., None]:
 def note_calls(queue: Any, note: Callable[[Any], Any]) -> None:
     """Tell of the commands of every round trip of a queue, of either kind, from now on."""
     connections = queue._session.connections
-    if begin := getattr(connections, "begin", None):
-        connections.begin = lambda commands: (note(commands), begin(commands))[1]
-        connections.call_all = lambda commands: connections.begin(commands)()
-    else:
-        send = connections.call_all
-        connections.call_all = lambda commands: (note(commands), send(commands))[1]
+    send = connections.call_all
+    connections.call_all = lambda commands: (note(commands), send(commands))[1]
 
 
 def asked(queue: Any) -> list[list[str]]:

@@ -84,7 +84,11 @@ REASONS = {
     "paused": lambda q, clock, probe: q.pause(),
     "limit": lambda q, clock, probe: q.set_limit(concurrency=9),
     "spent": lambda q, clock, probe: [q.set_limit(1, 99), q.pop()],
-    "costs": lambda q, clock, probe: [q.set_limit(9, 1, group="*"), q.push("g", cost=2)],
+    "costs": lambda q, clock, probe: [
+        q.set_limit(9, 1, group="*"),
+        q.push("c", cost=2),
+        q.push("g", priority=9, group="g"),
+    ],
     "own limit": lambda q, clock, probe: [
         q.set_limit(concurrency=1, group="g"),
         q.push("g", priority=9, group="g"),

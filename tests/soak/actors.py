@@ -42,7 +42,7 @@ from dpq import (
     Worker,
 )
 from dpq.scheduler import run_daemon
-from dpq.worker.outcomes import Done, Ending, GivenBack
+from dpq.worker.deliveries import Done, Ending, GivenBack
 
 POP_S = 0.5
 

@@ -26,12 +26,11 @@ from dpq.link.watches import Watch
 from dpq.worker import fetch_plan
 from dpq.worker.change import Change
 from dpq.worker.change_async import AsyncChange
-from dpq.worker.deliveries import Taken
+from dpq.worker.deliveries import Done, Taken
 from dpq.worker.fetcher import Fetcher
 from dpq.worker.fetcher_async import AsyncFetcher
 from dpq.worker.handler_calls import HandlerCalls
 from dpq.worker.handlers import finder
-from dpq.worker.outcomes import Done
 from dpq.worker.run_state import RunState
 from dpq.worker.runner import Runner
 
@@ -92,10 +91,13 @@ class Scene:
     def run_threads(self, count: int) -> None:
         """Let a runner of so many threads handle all tasks."""
         calls = HandlerCalls[Any](
-            "worker", self.plan.queues, finder(lambda task: self.seen.append(task.id))
+            name="worker",
+            queues=self.plan.queues,
+            deliveries=self.plan.deliveries,
+            find=finder(lambda task: self.seen.append(task.id)),
         )
         runner = Runner(
-            *(calls, self.plan.deliveries, self.fetcher, self.state, self.lock),
+            *(calls, self.fetcher, self.state, self.lock),
             guarded=lambda work: work(),
         )
         threads = [threading.Thread(target=runner.work, daemon=True) for _ in range(count)]
@@ -247,12 +249,20 @@ def test_with_durability_no_pop_waits_for_acks(prefetch: int) -> None:
     assert len(scene.session.ended) == 5
 
 
-def test_what_was_cut_off_is_sent_until_it_is_answered() -> None:
-    """A fault of the loop or of the network loses no end of a delivery."""
+def test_what_was_cut_off_is_sent_until_it_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fault of the loop or of the network loses no end of a delivery; nor does an interrupt."""
+
+    def interrupted(_: Any) -> Any:
+        raise KeyboardInterrupt
+
     scene = Scene(ScriptedQueue("q", tasks(1)), cuts=[True, True], until_empty=False)
     taken = scene.next_task()
     assert taken
     scene.finish(taken)
+    with monkeypatch.context() as patch, scene.lock:
+        patch.setattr(scene.session, "send_all", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            scene.fetcher.send_ends()
     for answered in (False, False, True):
         with scene.lock:
             assert scene.fetcher.send_ends() is answered

@@ -13,10 +13,9 @@ from kit.scripted import AsyncScriptedFetcher, ScriptedFetcher, ScriptedQueue, a
 from support import PATIENCE_S, wait_for
 
 from dpq import Context, RateLimited, Reject, Release, Retry, Task
-from dpq.worker.deliveries import Deliveries
+from dpq.worker.deliveries import Deliveries, Done
 from dpq.worker.handler_calls import HandlerCalls
 from dpq.worker.handlers import finder
-from dpq.worker.outcomes import Done
 from dpq.worker.run_state import RunState
 from dpq.worker.runner import Runner
 from dpq.worker.runner_async import AsyncRunner
@@ -30,7 +29,13 @@ class Stage:
     def __init__(self, count: int, handlers: Any, **options: Any) -> None:
         self.queue: Any = ScriptedQueue("q", [])
         self.deliveries = Deliveries("worker", [self.queue], None)
-        self.calls = HandlerCalls[Any]("worker", [self.queue], finder(handlers), **options)
+        self.calls = HandlerCalls[Any](
+            name="worker",
+            queues=[self.queue],
+            deliveries=self.deliveries,
+            find=finder(handlers),
+            **options,
+        )
         self.state = RunState(until_empty=False, end=lambda: None)
         self.taken = self.deliveries.hold(0, [a_task(n, str(n)) for n in range(count)])
 
@@ -41,7 +46,7 @@ class Stage:
     def runner(self) -> tuple[Runner, ScriptedFetcher]:
         fetcher: Any = ScriptedFetcher(self.taken, self.deliveries, self.state)
         runner = Runner(
-            *(self.calls, self.deliveries, fetcher, self.state, threading.RLock()),
+            *(self.calls, fetcher, self.state, threading.RLock()),
             guarded=lambda work: work(),
         )
         return runner, fetcher
@@ -54,7 +59,7 @@ class Stage:
 
     async def run_async(self, concurrency: int = 2) -> list[Done]:
         fetcher: Any = AsyncScriptedFetcher(self.taken, self.deliveries, self.state)
-        runner = AsyncRunner(self.calls, self.deliveries, fetcher, self.state, concurrency)
+        runner = AsyncRunner(self.calls, fetcher, self.state, concurrency)
         ended = asyncio.Event()
         fetcher.change.note = ended.set
         runner.fill()
@@ -95,6 +100,22 @@ def test_each_handler_ends_in_one_done(
     assert stage.calls.handled == names
     expected = [(name, n) for n in range(len(errors)) for name in ("before", "after")]
     assert sorted(seen) == sorted(expected if hooked else [])
+
+
+def test_no_more_run_at_once_than_may() -> None:
+    """Each of two handlers of asyncio waits for the other one, and no third begins."""
+    running: list[int] = []
+    most: list[int] = []
+
+    async def handler(task: Task[Any]) -> None:
+        running.append(task.payload)
+        for _ in range(5):
+            await asyncio.sleep(0)
+            most.append(len(running))
+        running.remove(task.payload)
+
+    assert len(asyncio.run(Stage(6, handler).run_async(concurrency=2))) == 6
+    assert max(most) == 2
 
 
 def in_thread(work: Callable[[], None]) -> threading.Thread:

@@ -17,9 +17,7 @@ from dpq import (
     AsyncWorker,
     Backoff,
     ConfigurationError,
-    Context,
     Reject,
-    Task,
     Tasks,
     Worker,
 )
@@ -48,12 +46,6 @@ class Handling:
     def both(self, task: Any, context: Any) -> None: ...
 
     def __call__(self, task: Any, context: Any) -> None: ...
-
-
-def context_alone(context: Context[Any]) -> None: ...
-
-
-def context_first(context: "Context[Any] | None", task: Task[Any]) -> None: ...
 
 
 @pytest.mark.parametrize(
@@ -89,8 +81,6 @@ def test_a_handler_takes_the_context_if_it_must(
         lambda task, context, more: None,
         lambda task, *, more: None,
         lambda **options: None,
-        context_alone,
-        context_first,
     ],
 )
 def test_what_cannot_handle_is_refused(function: Any) -> None:
@@ -157,9 +147,6 @@ def test_the_order_of_queues() -> None:
         assert Counter(seen[start : start + 12]) == {0: 7, 1: 3, 2: 2}
 
 
-# Ends of deliveries
-
-
 # The constructor
 
 
@@ -210,6 +197,3 @@ def test_extensions_are_spread_before_a_third(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(lease_renewal, "chance", random.Random(1).random)
     dues = [lease_renewal.Lease(a_task(), 30, now=100).due for _ in range(100)]
     assert (109 <= min(dues) < 109.1, 109.9 < max(dues) <= 110) == (True, True)
-
-
-# Leases

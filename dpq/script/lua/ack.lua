@@ -16,7 +16,6 @@
 -- A recurring task comes back as a new task. So does a task that was pushed again with `rerun` while it ran.
 -- A result is kept in the same step.
 -- Lost reply: the second call finds the tasks gone or begun anew, and answers 0 for them. Their results are kept.
-local time, args = ARGV[1], ARGV
 
 local awaited = redis.call('EXISTS', tracked) == 1 -- first: without the right, a call fails before it writes
 -- Without memory, or without the right, a call with results fails before it writes.

@@ -1,5 +1,4 @@
--- check: find broken invariants in a bounded part of the stored data. It changes nothing, and each report is true:
--- no other command runs meanwhile.
+-- check: find broken invariants in a bounded part of the stored data. It changes nothing.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf wake tick batches followers recent
 -- ARGV[1]  time       ms, or "" for the server's clock
@@ -8,10 +7,8 @@
 -- ARGV[3]  cursor     0 to begin
 -- ARGV[4]  count      entries to check, about
 --
--- Returns {next cursor or 0, kind, subject, detail, kind, ...}: three texts for each problem. {-8, ...}: the client
--- knows another format (refusal).
+-- Returns {next cursor or 0, kind, subject, detail, kind, ...}: three texts for each problem.
 -- Lost reply: safe to send again.
-local time, part, cursor, count = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
 -- Needs: now, refusal
 local refused = refusal(redis.call('HGET', conf, 'format'))

@@ -18,7 +18,6 @@
 -- If units are spent, the moment is for a task that needs one of each unit. If tasks of the group wait, it is for the
 -- best of them.
 -- Lost reply: safe to send again.
-local time, args = ARGV[1], ARGV
 
 -- Needs: now, view_of
 local views = view_of({ unpack(args, 2) })

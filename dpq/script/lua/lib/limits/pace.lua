@@ -1,5 +1,4 @@
 -- pace: compute how fast the windows of a limit grant their units. Layout: docs/storage.md, "Rules".
---py what recall does.
 -- Needs: now, window_rule
 -- Gives: MOST_SLACK_MS, the longest slack;
 --        CLIMB, the share that a learned rate climbs at first;
