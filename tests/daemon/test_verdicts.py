@@ -563,6 +563,16 @@ def test_each_state_is_found(planted: tuple[Planted, Verdict]) -> None:
     assert str(verdict).count(". ") == 0  # one sentence
 
 
+def test_the_front_page_says_it(planted: tuple[Planted, Verdict], q: DPQ) -> None:
+    """It has the sentence, in the colour of its severity; what needs a person stands on top."""
+    _, verdict = planted
+    with TestClient(dashboard([q]), base_url="http://127.0.0.1:8321") as browser:
+        page = browser.get("/").text
+    assert str(escape(str(verdict))) in page
+    assert re.search(rf'class="(tag|dot) {verdict.severity}"', page)
+    assert ("1 queue needs" in page) is verdict.needs_person
+
+
 def run(q: DPQ, url: str, *words: str) -> Any:
     """Call the command line."""
     return CliRunner().invoke(app, ["--url", url, "--queue", q.queue_name, *words])
