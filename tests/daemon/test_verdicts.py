@@ -787,6 +787,21 @@ def test_a_server_that_refuses(command: str, words: str) -> None:
                 mails.push("y")
 
 
+def test_a_server_that_evicts() -> None:
+    """It is a warning of each queue, with the setting that ends it; health says what is refused."""
+    with Server.start() as server, DPQ.from_url(server.url, "mails") as mails:
+        mails.push("x")
+        mails.redis.config_set("maxmemory", "100mb")
+        mails.redis.config_set("maxmemory-policy", "allkeys-lru")
+        verdict = mails.why()
+        assert verdict.warnings == (W.EVICTS,)
+        assert "`maxmemory-policy noeviction`" in verdict.what_to_do
+        mails.redis.execute_command("REPLICAOF", "127.0.0.1", "1")
+        words = ["--url", server.url, "doctor", "--quick", "--queue", "mails"]
+        told = CliRunner().invoke(app, words)
+        assert (told.exit_code, "is a read-only replica" in told.stdout) == (1, True), told.output
+
+
 def test_a_server_that_is_away() -> None:
     """The command line, the dashboard and its API say that the server is away, since when."""
     with Server.start() as server, DPQ.from_url(server.url, "mails") as mails:
