@@ -44,6 +44,7 @@ from importlib import metadata
 
 import fakeredis
 import pytest
+import typer.main
 import typer.testing
 from hypothesis import HealthCheck, Phase, settings
 from kit.compiled import compile_once
@@ -118,7 +119,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started by `&` in a script
         signal.signal(signal.SIGINT, signal.default_int_handler)
     compile_once()
-    typer.testing._get_command = cache(typer.testing._get_command)  # makes all commands: 0.1 s
+    once = cache(typer.main.get_command)  # it makes all commands: 0.1 s
+    typer.main.get_command = typer.testing._get_command = once
     metadata.version = cache(metadata.version)  # redis-py asks for each connection: 1 ms
     config.addinivalue_line("markers", "fakeredis: runs on fakeredis as well as on real servers")
     config.addinivalue_line(

@@ -136,7 +136,7 @@ unreserved | a reserve is for all | rare RESERVES
 gate_of | no group has a limit of its own | rare LIMITED
 - seen.count > (rules and 1 or 0) and rules_of
 + false and rules_of
-full | one lease too many | LIMITED
+full | one lease too many | FULL
 - return most <= out
 + return most < out
 ended | a failed task stays among those that run | rare FULL
