@@ -15,7 +15,7 @@ import typer
 from redis.exceptions import ResponseError
 from rich.progress import SpinnerColumn
 
-from dpq import DPQ, DPQError
+from dpq import DPQ, DPQError, TaskState
 from dpq.cli._options import (
     DEFAULT_QUEUE,
     DEFAULT_URL,
@@ -32,6 +32,7 @@ from dpq.explain.operations import Operations
 from dpq.link.asking import load_scripts as load_all
 from dpq.link.connect import open_url
 from dpq.model.diagnosis import clock_problems, explain
+from dpq.model.filter import Filter
 from dpq.model.masking import mask
 from dpq.model.validation import error_line, one_line
 from dpq.queue.inside import operations_of, session_of
@@ -39,6 +40,7 @@ from dpq.registry.all_queues import ask_queues, inspect_server, missing_queue
 from dpq.script.command import Steps
 from dpq.types import Problem, Verdict, VerdictState, WorkerInfo
 from dpq.verbs.base import PAGE
+from dpq.verbs.browse import LOOK_MOST, Browser
 
 T = TypeVar("T")
 
@@ -120,7 +122,7 @@ def _examine(url: str, names: list[str], json: bool) -> None:
             found = session_of(q).run(lambda: _watched(operations_of(q).check(), bar))
         of_server, missing = inspect_server(q)
         unknown = missing_queue(q)
-        found += of_server
+        found += of_server + _dead_schedules(q)
         verdict = _judge(q, found)
     where = f"{queue!r}{'' if missing else ' and its server'}"
     if missing:
@@ -133,7 +135,7 @@ def _examine(url: str, names: list[str], json: bool) -> None:
         told = str(verdict), verdict.what_to_do
         problems.append(judged.model_dump() | dict(zip(SAID, told, strict=True)))
     elif verdict and not unknown:
-        talk(str(verdict))
+        talk(f"{verdict}. {verdict.what_to_do}".removesuffix(". "))
     for problem in problems:
         if json:
             emit(problem)
@@ -144,6 +146,19 @@ def _examine(url: str, names: list[str], json: bool) -> None:
     if problems:
         raise Failed(f"{len(problems)} problems in {where}")
     talk(unknown or f"no problems in {where}")
+
+
+def _dead_schedules(q: DPQ[Any]) -> list[Problem]:
+    """Find recurring tasks among the dead letters; the verdict looks at the newest ones only."""
+    chosen = Filter(TaskState.DEAD, recurring=True)
+    try:
+        found = session_of(q).run(Browser(operations_of(q)).search, chosen, None, PAGE, LOOK_MOST)
+    except (DPQError, ResponseError):
+        return []
+    return [
+        Problem(kind="schedule died", subject=t.id, detail=getattr(t, "reason", ""))
+        for t in found.tasks
+    ]
 
 
 def _watched(steps: Steps[T], bar: Bar) -> Steps[T]:

@@ -96,7 +96,7 @@ class Pace(NamedTuple):
         if self.kind in ("clears", "open"):
             return f"done in {span_between(self.low, self.high)}"
         return {
-            "stopped": f"none finished in {span(self.seconds)}",
+            "stopped": f"none finished in {span(round(self.seconds))}",
             "even": "about as many come as end",
             "grows": f"growing by {_a_time(-(self.net or 0.0))}",
         }.get(self.kind, "counting")

@@ -5,11 +5,7 @@ from typing import Any
 
 from dpq.model.errors import ConfigurationError
 from dpq.model.task import Cost
-from dpq.model.validation import unit_name as unit_name
-from dpq.model.validation import whole_number
-
-Units = Mapping[str, int]
-"""The units that a task takes, by name; `""` is requests."""
+from dpq.model.validation import unit_name, whole_number
 
 MAX_COST = 1_000_000_000
 """Units of each kind that a task takes at most."""

@@ -1,12 +1,9 @@
 """The signals by which a handler says how its task goes on: exceptions, but no errors.
 
-    Signal
-      RateLimited                       the limit was hit: give the task back, uncounted
-      Retry                             this attempt failed: come back after so long
-      Release                           not done, and nothing failed: give the task back, uncounted
-      Reject                            no attempt will do: to the dead letters
-
-Workers, leases and `operations` read them.
+    RateLimited    the limit was hit: give the task back, uncounted
+    Retry          this attempt failed: come back after so long
+    Release        not done, and nothing failed: give the task back, uncounted
+    Reject         no attempt will do: to the dead letters
 """
 
 import math
@@ -175,7 +172,7 @@ class RateLimited(Signal):
         A limit is a 420 or a 429; and a 403, 430, 503, 509 or 529 that says that a limit is spent
         or when to come again. Any other failure that names a time is a `Retry`: it counts as an
         attempt, and closes nothing. A failure that no other try mends, such as a request that is
-        larger than the limit, is neither. Nothing that an answer says raises an error.
+        larger than the limit, is neither. dpq/limits/answers.py has what is read.
 
         Args:
             status: The status code.
@@ -193,9 +190,7 @@ class RateLimited(Signal):
 
         Raises:
             ConfigurationError: `scope` is none of the four; or a status of yours is not from 100 to
-                999.
-
-        Source: dpq/limits/answers.py has what is read, in its order of trust.
+                999. Nothing that an answer says raises an error.
         """
         require_scope(scope)
         meaning = meaning_of(status, headers, body, statuses, least)

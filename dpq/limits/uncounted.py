@@ -8,24 +8,17 @@ from functools import lru_cache
 from dpq.model.errors import CostWarning
 from dpq.model.validation import nearest
 
-MOST_TOLD = 10_000
-"""Queues and units that are remembered as told: a process that meets more is silent about them."""
-
 USUAL = ("tokens", "input_tokens", "output_tokens")
 """The units that the headers of hosts name."""
 
 LIKENESS = 0.9
 """The share of letters from which on a unit is taken for a misspelt usual one."""
 
-_told: set[tuple[str, str]] = set()
 
-
-def warn_of_units(queue_name: str, units: Iterable[str]) -> None:
-    """Warn of units that look misspelt, once for each queue and unit in this process."""
+def warn_of_units(units: Iterable[str]) -> None:
+    """Warn of units that look misspelt; Python's filter tells it once for each line that calls."""
     for unit in units:
-        key, hint = (queue_name, unit), _hint_at(unit)
-        if hint and key not in _told and len(_told) < MOST_TOLD:
-            _told.add(key)
+        if hint := _hint_at(unit):
             text = f"a cost in {unit!r} counts only in a limit of {unit!r}{hint}"
             warnings.warn(text, CostWarning, _level_of_caller())
 

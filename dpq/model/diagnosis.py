@@ -51,6 +51,10 @@ EXPLAINED: dict[str, tuple[str, str]] = {
         "Task {subject} waits for the end of batch {detail!r}, but that batch will not release it.",
         "`dpq task run` or `update(id, delay=0)` lets the task run.",
     ),
+    "schedule died": (
+        "The recurring task {subject} is dead ({detail}), and does not come back on its own.",
+        "`dpq dead replay {subject}` starts it again.",
+    ),
     "limit cannot be read": (
         "The stored limit of {limited} cannot be read ({detail!r}). No task under this limit runs.",
         "Set the limit again, or clear it.",

@@ -78,8 +78,7 @@ class AsyncAdmin(Generic[P]):
         """Return what the queue counted and held, minute by minute, the oldest first.
 
         Minutes are kept for a day, quarters of an hour for 14 days. Workers, the scheduler and the
-        dashboard store them while they run, and while tasks move; a slot that is missing costs
-        resolution and loses no count.
+        dashboard store them; a slot that is missing costs resolution and loses no count.
 
         Args:
             seconds: How far back (1 to 1 209 600). Up to a day the slots are minutes, else quarters
@@ -128,9 +127,8 @@ class AsyncAdmin(Generic[P]):
     async def quiet(self, worker: str, *, by: str | None = None) -> int:
         """Tell a worker to take no new tasks of this queue; it finishes those that it runs.
 
-        The worker hears of it by its next heartbeat, within 10 s. It gives back, uncounted, the
-        tasks that it has not begun, and goes on with its other queues. It stays quiet until
-        `unquiet`, or until it ends. Safe to call again.
+        The worker hears of it within 10 s. It gives back, uncounted, the tasks that it has not
+        begun, and goes on with its other queues, until `unquiet`. Safe to call again.
 
         Args:
             worker: The name of a worker, or the id of one run: `workers` lists both.
@@ -164,8 +162,7 @@ class AsyncAdmin(Generic[P]):
         `q.admin.release_held(q.admin.held(worker="w"))`.
 
         Each is ready at once, so it may run again while its holder, if that is alive, still works
-        on it. The holder's lease is lost at its next extension. It may still ack the task until
-        another consumer has popped it. The call goes in bounded steps, 100 leases at once.
+        on it. The holder may still ack the task until another consumer has popped it.
 
         Returns:
             The number that were given back. A delivery that has ended meanwhile is left alone.
@@ -232,8 +229,7 @@ class AsyncAdmin(Generic[P]):
 
         What is not named stays as it is. So every process may set the same bounds at its start. A
         bound refuses new tasks only: a task that comes back and a push that meets the task of its
-        key need no room. So a queue may hold more than its bound, until consumers have worked it
-        down.
+        key need no room.
 
         Args:
             max_tasks: The most live tasks, delayed and running ones included, 1 to 10^9; 0: no
@@ -310,10 +306,8 @@ class AsyncAdmin(Generic[P]):
         """Add the tasks of an export, with their ids, states, due times, counts and places.
 
         If the queue does not exist, it is created with the settings of the export. Each step adds
-        up to 100 tasks, all of them or none, and notes its last line in the queue. So if the import
-        is called again with the same lines, after whatever error, it goes on where it was: no task
-        is added twice, also if consumers have ended some. A task that the queue has is left as it
-        is.
+        up to 100 tasks, all of them or none, and notes its last line in the queue. So a call with
+        the same lines, after whatever error, goes on where the import was, and adds no task twice.
 
         Args:
             lines: The lines of `export`: a file, a list or any iterable.

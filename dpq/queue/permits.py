@@ -80,11 +80,10 @@ class Permit:
         """Report the answer of the host.
 
         A 429, and what else `RateLimited.from_response` takes for a limit, closes the member of the
-        pool, else the group (without a group, the queue) for all consumers and callers. The next
-        task or permit is a probe. The request stays spent; other units are given back, unless
-        `spent` was called before. A longer closing is never shortened. If a good answer says what
-        is left, all callers and consumers obey it (see `observe` of the queue). If the report
-        cannot be sent, that is logged, and no error is raised: your request is done.
+        pool, else the group (without a group, the queue) for all, as `rate_limited` of the queue
+        does. The request stays spent; other units are given back, unless `spent` was called before.
+        What a good answer says is left, all obey (`observe` of the queue). If the report cannot be
+        sent, that is logged, and no error is raised: your request is done.
 
         Args:
             response: A response of requests, httpx, aiohttp or urllib; or the status of another

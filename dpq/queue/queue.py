@@ -301,7 +301,7 @@ class DPQ(QueueLife[P]):
 
         Source: docs/design.md, "Waiting".
         """
-        wanted = wanted_task(id, timeout, force=force) if id is not None or force else None
+        wanted = wanted_task(id, timeout, force=force) if id is not None or force else ()
         return self._popped(self._take(1, timeout, visibility, wanted))
 
     def pop_many(
@@ -321,13 +321,12 @@ class DPQ(QueueLife[P]):
         timeout: float | None,
         visibility: float | None,
         sleep: Sleep,
-        wanted: tuple[str, bool] | None = None,
+        wanted: tuple[str, str] | tuple[()] = (),
     ) -> list[Task[P]]:
         """Take tasks, or the wanted task alone, and wait for them with `sleep`."""
         if wanted:
-            id_, force = wanted
-            verb = self._operations.pop_task
-            return self._readable(self._session.run(verb, id_, visibility, force=force))
+            verb = self._operations.pop
+            return self._readable(self._session.run(verb, 1, visibility, wanted=wanted))
         if timeout is not None and (timeout != 0 or type(timeout) is bool):
             milliseconds("timeout", timeout)
         who = "" if timeout == 0 else "-"

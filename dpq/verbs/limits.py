@@ -32,7 +32,7 @@ class LimitOperations(CommandMaker):
         self, rules: LimitRules, by: str = "", expected: str | None = None
     ) -> Steps[None]:
         """Limit the queue, a group, or every group without a limit of its own."""
-        warn_of_units(self.queue_name, rules.units)
+        warn_of_units(rules.units)
         now_ms = 0
         if rules.quotas:  # a quota carries the clock changes of 10 years from the server's time on
             now_ms = int((yield self._command("view", [self._now()], read_texts))[0])

@@ -78,7 +78,7 @@ class PushChecker(Generic[P]):
     """Checks the pushes of one queue."""
 
     def __init__(self, queue: Description[P]) -> None:
-        self._codec, self._queue_name = queue.codec, queue.name
+        self._codec = queue.codec
         self._max_attempts = queue.max_attempts
         self._most = _text_of(self._max_attempts)
 
@@ -154,7 +154,7 @@ class PushChecker(Generic[P]):
             if cost != "1":
                 options["cost"] = cost
         if isinstance(push.cost, Mapping):
-            warn_of_units(self._queue_name, push.cost)
+            warn_of_units(push.cost)
         if push.every is not None or push.cron is not None or push.timezone != "UTC":
             delay_ms = options.get("delay", 0)
             line = require_schedule(push.every, push.cron, push.timezone, delay_ms)

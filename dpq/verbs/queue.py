@@ -55,7 +55,6 @@ from dpq.script.command import (
     all_of,
     leased,
     same,
-    task_id,
 )
 from dpq.script.error_source import source_of
 from dpq.script.records import SPENT
@@ -184,7 +183,8 @@ class QueueOperations(
                 args += (id_, to_json(spec), body)
             else:
                 args += (id_, spec, body)
-        if _goes_short(batch[0]) and _goes_short(batch[-1]) and self._short_push.is_open():
+        plain = type(batch[0][0]) is str and type(batch[-1][0]) is str
+        if plain and self._short_push.is_open():
             if (yield self._command("push_plain", args, _FIRST)) == 0:
                 self._short_push.expect(True)
                 return ids
@@ -210,11 +210,6 @@ class QueueOperations(
 
     # Taking
 
-    def pop_task(self, id_: str, visibility: float | None, *, force: bool) -> Steps[Batch[P]]:
-        """Lease the task of an id, whatever stands before it; `force` takes a delayed one, too."""
-        wanted = (task_id(id_), "1" if force else "")
-        return self.pop(1, visibility, wanted=wanted)
-
     def pop(
         self,
         most: int,
@@ -227,11 +222,13 @@ class QueueOperations(
     ) -> Steps[Batch[P]]:
         """Lease the best tasks, after the upkeep that is due; bury tasks that cannot be read.
 
+        `wanted` is the id of the only task to lease, and "1" to take it also if it is delayed.
         If `ahead_ms` is given, limits may also let tasks begin that much later (`Batch.waits_ms`),
         and there may be `beyond` more of them.
         """
-        ms = self.lease_ms(most, visibility)
-        most = int(most)
+        most, ms = whole_number("max_tasks", most, 1, MAX_BATCH), self._visibility_ms
+        if visibility is not None:
+            ms = milliseconds("visibility", visibility, least=0.001)
         read = partial(self._read_batch, lease_ms=ms)
         tasks: list[Task[P]] = []
         buried: list[tuple[str, str]] = []
@@ -295,13 +292,6 @@ class QueueOperations(
                     buried=buried,
                     waits_ms=waits,
                 )
-
-    def lease_ms(self, most: int, visibility: float | None) -> int:
-        """Check the arguments of a pop; return the ms of its leases."""
-        whole_number("max_tasks", most, 1, MAX_BATCH)
-        if visibility is None:
-            return self._visibility_ms
-        return milliseconds("visibility", visibility, least=0.001)
 
     # Ending or going on with a delivery
 
@@ -600,11 +590,6 @@ def _ack_batches(
         size += len(ack[2])
     if batch:
         yield batch
-
-
-def _goes_short(push: Checked) -> bool:
-    """Return True if a push is plain."""
-    return isinstance(push[0], str)
 
 
 def _is_plain(task: Task[Any]) -> bool:

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import logging
+import os
+import random
+import secrets
+import socket
+import sys
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import ResponseError
@@ -12,8 +17,8 @@ from redis.exceptions import ResponseError
 from dpq.link.endpoint_async import Event, heard
 from dpq.model.log_fields import fields
 from dpq.queue.inside import leases_of, operations_of
-from dpq.verbs.workers import Heard
-from dpq.worker.heartbeats import SEND_SECONDS, Heartbeats, Holding, ProgressNotes
+from dpq.verbs.workers import Doing, Heard
+from dpq.worker.heartbeats import SEND_SECONDS, Holding, ProgressNotes
 from dpq.worker.run_state import BEAT_SECONDS, HEARTBEAT, RunState
 
 if TYPE_CHECKING:
@@ -21,6 +26,17 @@ if TYPE_CHECKING:
     from dpq.script.command import Steps
 
 log = logging.getLogger(__name__)
+
+
+REMEMBER_SECONDS = 60.0
+"""Seconds between two slots of a queue's history that a worker stores."""
+
+
+FIRST_JITTER, JITTER = 0.5, 0.1
+"""The largest random share that is taken off the time to the second heartbeat, and to later ones.
+
+Workers that began together must not send together. The first heartbeat tells the queues at once
+that the worker is there, so the second one spreads them."""
 
 
 class AsyncTelling:
@@ -34,12 +50,17 @@ class AsyncTelling:
         state: RunState,
         session: Any,
         progress: ProgressNotes,
+        chance: Callable[[], float] = random.random,
     ) -> None:
         self.noted = Event()
         self.on_beat: Callable[[], None] | None = None  # called after each heartbeat
         self._name, self._queues, self._state = name, queues, state
         self._operations = [operations_of(queue) for queue in queues]
-        self._beats = Heartbeats(name, concurrency, self._operations)
+        self._concurrency = concurrency
+        self._chance, self._jitter = chance, FIRST_JITTER
+        self._began = time.monotonic()
+        self._run_id = secrets.token_urlsafe(9)
+        self._remembered = -REMEMBER_SECONDS
         self._session = session
         self._progress = progress
         self._gone, self._over = False, Event()
@@ -53,22 +74,46 @@ class AsyncTelling:
         """
         while not self._gone:
             self._state.pulse.move(HEARTBEAT)
-            answers = await self._send(self._beats.beat(held(), self._state.quiet))
+            answers = await self._send(self._beat(held()))
             if self._heard(answers):
                 await heed()
-            next_beat = time.monotonic() + self._beats.pause(BEAT_SECONDS)
+            next_beat = time.monotonic() + self.pause(BEAT_SECONDS)
             while not self._gone and (left := next_beat - time.monotonic()) > 0:
                 await heard(self.noted, left)
                 if told := self._progress.take(self._operations):
                     await self._send(told)
                     await heard(self._over, SEND_SECONDS)
-        await self._send(self._beats.leave())
+        await self._send([operations.leave(self._run_id) for operations in self._operations])
 
     def end(self) -> None:
         """Let `run` send the last heartbeat, and return."""
         self._gone = True
         self._over.set()
         self.noted.set()
+
+    def _beat(self, holdings: Iterable[Holding]) -> list[Steps[Any]]:
+        """Make a heartbeat for each queue, with the tasks that the worker holds of it."""
+        by_queue: list[list[Holding]] = [[] for _ in self._operations]
+        for each in holdings:
+            by_queue[each.queue_index].append(each)
+        host, pid, now = socket.gethostname(), os.getpid(), time.monotonic()
+        version = sys.modules["dpq"].__version__
+        beats: list[Steps[Any]] = []
+        for index, (operations, held) in enumerate(zip(self._operations, by_queue, strict=True)):
+            running = [(each.began, each.task.id) for each in held if each.began is not None]
+            counts = (len(running), self._concurrency)
+            doing = _doing(held, running, now)
+            about = (self._run_id, self._name, host, pid, version, *counts, now - self._began)
+            beats.append(operations.beat(*about, doing, index in self._state.quiet))
+        if now - self._remembered >= REMEMBER_SECONDS:
+            self._remembered = now
+            beats += [operations.remember() for operations in self._operations]
+        return beats
+
+    def pause(self, seconds: float) -> float:
+        """Return the seconds until the next heartbeat, at most `seconds`."""
+        jitter, self._jitter = self._jitter, JITTER
+        return seconds * (1 - jitter * self._chance())
 
     async def _send(self, operations: Sequence[Steps[Any]]) -> list[Any]:
         try:
@@ -108,3 +153,11 @@ class AsyncTelling:
             event = "worker_quiet" if quiet else "worker_unquiet"
             about = fields(event, worker=self._name, queue=queue)
             log.info("%s: %s of %r", self._name, does, queue, extra=about)
+
+
+def _doing(held: Sequence[Holding], running: Sequence[tuple[float, str]], now: float) -> Doing:
+    leases = list(dict.fromkeys((each.task.id, each.task.token) for each in held))
+    if not running:
+        return Doing(leases)
+    began, task_id = min(running)
+    return Doing(leases, max(0, round((now - began) * 1000)), task_id)

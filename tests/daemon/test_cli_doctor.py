@@ -51,6 +51,20 @@ def test_finds_and_explains(run: Run, q: DPQ) -> None:
     assert run("doctor", code=1).stdout == found.stdout
 
 
+def test_a_schedule_that_died_long_ago(run: Run, q: DPQ) -> None:
+    """It is found behind any number of newer dead letters, with what to do."""
+    q.push("nightly", every=3600)
+    nightly = q.pop().task
+    q.bury(nightly, "HTTP 401")
+    for n in range(25):
+        q.push(n)
+        q.bury(q.pop().task, "no page")
+    assert not q.why().warnings
+    said = run("doctor", code=1).stdout
+    assert f"The recurring task {nightly.id} is dead (HTTP 401)" in " ".join(said.split())
+    assert f"`dpq dead replay {nightly.id}` starts it again." in said
+
+
 def test_json(run: Run, q: DPQ) -> None:
     """With --json each problem is one object, with its meaning."""
     task_id = q.push("x" * 600)

@@ -563,6 +563,16 @@ def test_each_state_is_found(planted: tuple[Planted, Verdict]) -> None:
     assert str(verdict).count(". ") == 0  # one sentence
 
 
+def test_the_front_page_says_it(planted: tuple[Planted, Verdict], q: DPQ) -> None:
+    """It has the sentence, in the colour of its severity; what needs a person stands on top."""
+    _, verdict = planted
+    with TestClient(dashboard([q]), base_url="http://127.0.0.1:8321") as browser:
+        page = browser.get("/").text
+    assert str(escape(str(verdict))) in page
+    assert re.search(rf'class="(tag|dot) {verdict.severity}"', page)
+    assert ("1 queue needs" in page) is verdict.needs_person
+
+
 def run(q: DPQ, url: str, *words: str) -> Any:
     """Call the command line."""
     return CliRunner().invoke(app, ["--url", url, "--queue", q.queue_name, *words])
@@ -775,6 +785,21 @@ def test_a_server_that_refuses(command: str, words: str) -> None:
                 RedisError, match=r"memory is full \(maxmemory\), so it refuses this"
             ):
                 mails.push("y")
+
+
+def test_a_server_that_evicts() -> None:
+    """It is a warning of each queue, with the setting that ends it; health says what is refused."""
+    with Server.start() as server, DPQ.from_url(server.url, "mails") as mails:
+        mails.push("x")
+        mails.redis.config_set("maxmemory", "100mb")
+        mails.redis.config_set("maxmemory-policy", "allkeys-lru")
+        verdict = mails.why()
+        assert verdict.warnings == (W.EVICTS,)
+        assert "`maxmemory-policy noeviction`" in verdict.what_to_do
+        mails.redis.execute_command("REPLICAOF", "127.0.0.1", "1")
+        words = ["--url", server.url, "doctor", "--quick", "--queue", "mails"]
+        told = CliRunner().invoke(app, words)
+        assert (told.exit_code, "is a read-only replica" in told.stdout) == (1, True), told.output
 
 
 def test_a_server_that_is_away() -> None:

@@ -25,8 +25,8 @@ import.lua | an import adds once more what it has added | contract/export
 - elseif tonumber(line) > upto then
 + elseif true then
 Bulk.step | an action on many tasks takes more than were counted | contract/bulk web/web_actions
-- [:left]
-+ [:]
+- ][:left]
++ ][:]
 
 # Batches of tasks, and tasks that wait for others
 let_go | a task runs when the first of those before it has ended | lua/followers
@@ -405,7 +405,7 @@ push_on_commit | a rollback pushes all the same | daemon/django
 
 # Unsettled
 to_send_again | an end that the server did not hear of is not sent again | contract/worker_refused
--             again += [each._replace(budgets=()) for each in _next_try(done, result)]
+-             again += (each._replace(budgets=(), kept="" if full else each.kept) for each in done)
 +             pass
 cancel.lua | a dead task can be cancelled | lua/cancel
 - if not task or redis.call('ZSCORE', dead, id) then
@@ -418,9 +418,9 @@ beat.lua | a quiet worker takes tasks once its queue was dropped | lua/quiet con
 tell_error | an error has no bound of bytes | lua/errors
 - string.sub(text, 1, 500)
 + text
-add_event | the stream of events grows without end | lua/history
-- 'MAXLEN', '~', most, place
-+ place
+tell | the stream of events grows without end | lua/history
+- 'MAXLEN', '~', '10000', '*'
++ '*'
 events.lua | the events of a task are those of all | lua/errors
 - (task == '' or fields[8] == task)
 + true

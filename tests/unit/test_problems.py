@@ -14,9 +14,9 @@ DOCS = (PACKAGE.parent / "docs" / "operations.md").read_text(encoding="utf-8")
 
 
 def reported() -> set[str]:
-    """The kinds that the scripts name."""
+    """The kinds that the scripts, the check of batches and `dpq doctor` name."""
     found = {"in 0 states", "in 2 states", "lease that has ended"}
-    found |= {"batch miscounted", "batch not finished"}
+    found |= {"batch miscounted", "batch not finished", "schedule died"}
     for path in (PACKAGE / "script" / "lua").rglob("*.lua"):
         found |= set(re.findall(r"problem\('([^']+)',", path.read_text()))
     return found

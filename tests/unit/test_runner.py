@@ -64,7 +64,8 @@ class Stage:
         fetcher.change.note = ended.set
         runner.fill()
         async with asyncio.timeout(PATIENCE_S):
-            while list(runner.running):
+            while running := list(runner.running):
+                assert len(running) <= concurrency
                 await ended.wait()
                 ended.clear()
         return list(fetcher.ends)

@@ -34,7 +34,7 @@ def state(reason: str | None, *left: float, opens: datetime | None = None) -> Li
     [
         (state("spent", 0.2, 100), "10 in 1 s is spent"),
         (state("spent", 5, -3), "1\u202f000 in 1 h is spent"),
-        (state("spent", 3, 1.5), "10 in 1 s has too few units left"),
+        (state("spent", 3, 1.5), "1\u202f000 in 1 h has too few units left"),
         (state("quota", 5, 5, opens=MIDNIGHT), "1\u202f000 a day (UTC) is spent"),
         (state("rate limited", -1050.3, 5), ""),
         (state(None, 5, 5), ""),

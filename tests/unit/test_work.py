@@ -23,8 +23,8 @@ from dpq import (
 )
 from dpq.queue import lease_renewal
 from dpq.worker.handlers import finder
-from dpq.worker.heartbeats import Heartbeats
 from dpq.worker.queue_order import AskOrder
+from dpq.worker.telling import Telling
 
 
 @pytest.fixture
@@ -182,7 +182,8 @@ def test_workers_that_begin_together_do_not_beat_together() -> None:
     """Their second heartbeats are spread over half a period, later ones drift apart, and none is
     late: a tenth before the period at most."""
     chances = [random.Random(seed).random for seed in range(100)]
-    workers = [Heartbeats("w", 1, [], chance) for chance in chances]
+    parts: Any = ("w", [], 1, None, None, None)
+    workers = [Telling(*parts, chance) for chance in chances]
     first = sorted(each.pause(10) for each in workers)
     assert 5 <= first[0] < 5.5
     assert 9.5 < first[-1] <= 10

@@ -216,7 +216,9 @@ def test_a_look_keeps_focus_selection_and_scroll(page: Page, served: Served, liv
     focused = page.evaluate("document.activeElement.dataset.key")
     page.evaluate("""() => {
       const scroll = document.querySelector("#groups .scroll");
-      scroll.style.width = "20rem";
+      const sheet = new CSSStyleSheet();
+      sheet.replaceSync("#groups .scroll { width: 20rem }");
+      document.adoptedStyleSheets = [sheet];
       scroll.scrollLeft = 40;
       getSelection().selectAllChildren(document.querySelector("#groups th"));
     }""")

@@ -28,15 +28,19 @@ if there > 0 then
   if redis.call('ZRANGEBYLEX', tracked, '[\t', '(\15', 'LIMIT', '0', '1')[1] -- of the queue, or of producers
     or text and (string.byte(text) ~= 45 or string.find(text, ' B:', 1, true)) then
     return { -5 }
-  elseif lease and redis.call('ZSCORE', closed, group) then -- it may open, as by open_or_close
+  end
+  local shut_until = lease and redis.call('ZSCORE', closed, group)
+  if shut_until then -- it may open, as by open_or_close
     -- Needs: plain_gate
     settings = redis.call('HMGET', conf, 'heavy', 'fairness', 'shut_until')
     local gate = (settings[2] or 'none') == 'none' and redis.call('ZSCORE', tracked, lease)
       and group_gate(group, text, settings[1])
-    if not gate or not gate.out or gate.out > gate.rules.concurrency or redis.call('HEXISTS', groups, group) == 1 then
+    opens = gate and gate.out and gate.out <= gate.rules.concurrency and plain_at(gate)
+    if opens == tonumber(shut_until) and opens > instant then
+      opens = nil -- it is closed for its window, not for its leases
+    elseif not opens or redis.call('HEXISTS', groups, group) == 1 then
       return { -5 }
     end
-    opens = plain_at(gate)
   end
 end
 if redis.call('ZREM', invisible, id) == 0 then
@@ -49,7 +53,7 @@ end
 count_time(string.sub(token, 1, -3), 10)
 store_times('r')
 if opens then
-  -- Needs: notice, heads, rouse
+  -- Needs: notice, heads
   if opens > instant then
     redis.call('ZADD', closed, string.format('%.17g', opens), group)
     notice(opens - now)

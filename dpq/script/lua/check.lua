@@ -15,7 +15,7 @@ local refused = refusal(redis.call('HGET', conf, 'format'))
 if refused then
   return refused
 end
--- Needs: record, heads, member, problem, diagnose, page, waits, seen_keys
+-- Needs: record, heads, member, problem, diagnose, waits
 if part == 'events' then
   local bound = tonumber(redis.call('HGET', conf, 'next_event') or '') or 1 / 0
   reply[1] = '0'

@@ -9,10 +9,9 @@
 -- ARGV[5]  whose      a limit whose scope is counted in any case: "queue", "groups" or "group:" and a name; or left out
 -- ARGV[6]  supposed   compute as if this limit had these rules, "" for none; or left out
 --
--- Returns {settings, scopes}. Settings: now; paused_until; how many tasks are due.
--- Scopes, flat, the queue first, with the fields of `Scope` (dpq/explain/drain.py) in their order; 1 and 0 for true and
--- false, "" for the slowest rule of a scope that is only closed.
--- What tasks take is read from up to 200 of them.
+-- Returns {settings, scopes}. Settings: now; paused_until; how many tasks are due. Scopes, flat, the queue first, with
+-- the fields of `Scope` (dpq/explain/drain.py) in their order; 1 and 0 for true and false, "" for the slowest rule of a
+-- scope that is only closed. What tasks take is read from up to 200 of them.
 -- Lost reply: safe to send again.
 
 -- Needs: now, past, groups, member, rules, gate, clears, bare

@@ -9,9 +9,9 @@
 --
 -- Returns the cursor of the next page, "0" at the end. Then, flat: name and text of each limit, gate, batch or seen
 -- key; or id, state, when, record and payload of each task. The state is ready, delayed, held or dead: a running task,
--- and a task that waits for its group, is ready; a delayed task that holds its group in order (hold) is held. `when` is
--- the moment in delayed or dead, ms, else 0. A payload without room on this page gives
--- the state "later": ask for it by its id; a missing one is "". What is stored all the time is on a page once at least.
+-- and a task that waits for its group, is ready; a delayed task that holds its group in order (counted) is held. `when`
+-- is the moment in delayed or dead, ms, else 0. A payload without room on this page gives the state "later": ask for it
+-- by its id; a missing one is "". What is stored all the time is on a page once at least.
 -- Lost reply: safe to send again.
 
 -- Needs: body, scan

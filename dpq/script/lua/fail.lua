@@ -20,7 +20,7 @@
 local claim = token
 token = string.match(token, '^%d*')
 
--- Needs: now, record, rank, fence, place, bury, anew, recur, back, times, event
+-- Needs: now, record, rank, fence, place, bury, anew, begin, times, event, back
 local task, refused = fence(id, token, 'f')
 if not task then
   return refused

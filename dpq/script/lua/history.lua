@@ -7,11 +7,11 @@
 -- ARGV[3]  most       number: slots at most, from now back: 1440 minutes, 1344 quarters, or 60 minutes of what was
 --                     granted
 --
--- Returns {names, slot, ...}: a list with each name of a value in the slots, and its short name (totals); then the
--- texts of the stored slots (remember, grants), the oldest first.
+-- Returns {names, slot, ...}: a list with each name of a value in the slots, and its short name (tally); then the
+-- texts of the stored slots (remember), the oldest first.
 -- Lost reply: safe to send again.
 
--- Needs: now, totals
+-- Needs: now, tally
 local names = {}
 for _, each in ipairs({ GAUGES, TOTALS }) do
   for i = 1, #each do

@@ -23,7 +23,7 @@ local refused = refusal(redis.call('HGET', conf, 'format'))
 if refused then
   return refused
 end
--- Needs: gate, open_or_close, ended, place, go_on, mark, held, booked, record, notes, marks
+-- Needs: gate, open_or_close, ended, place, go_on, mark, held, booked, record, notes
 local MOST_COUNTED, SAME_MS = 400, 2000 -- at most that many leases are searched; hosts say whole seconds
 local DAY_MS = 86400000 -- no budget lasts longer (meters)
 

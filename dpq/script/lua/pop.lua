@@ -112,16 +112,16 @@ if #metas > 0 then
     notice(least)
   end
   if (tonumber(waiter) or moved > 0) and not looks then
-    -- Needs: pass_on
+    -- Needs: rest
     pass_on(tonumber(waiter), at_last)
   end
 end
 if #rotten > 0 then
-  -- Needs: discard
+  -- Needs: change
   discard(rotten)
 end
 if settings[9] then
-  -- Needs: make_room
+  -- Needs: change
   make_room(metas, rotten)
 end
 local told = wanted and { 0, -1, math.floor(instant * 1000) } or { -5 }
@@ -134,5 +134,5 @@ if looks or not (reply or wanted or taken.passed > 0) then
     told = rest(waiter, format, event, at_last)
   end
 end
--- Needs: listed
+-- Needs: soon
 return reply and ahead and listed(reply, told, metas) or reply or told

@@ -128,6 +128,6 @@ if surplus then
   -- Needs: admission
   drop_worst(surplus)
 end
--- Needs: rouse
+-- Needs: notice
 rouse(#plain + led, settings[6])
 return reply

@@ -68,7 +68,7 @@ end
 if n > 0 and not settings[5] then
   redis.call('ZADD', wake, '0', 'w')
 elseif n > 0 then
-  -- Needs: rouse
+  -- Needs: notice
   rouse(n, settings[5])
 end
 return { 0 }

@@ -25,7 +25,7 @@
 
 local STATUSES = { ['403'] = 'rate_limited_403', ['503'] = 'rate_limited_503', ['529'] = 'rate_limited_529' }
 
--- Needs: now, record, fence, gate, place, back, met, notes, event, marks, refusals
+-- Needs: now, record, fence, gate, place, met, notes, event, refusals, back
 local task, refused = fence(id, token, 'l')
 if not task then
   return refused == 0 and 2 or refused

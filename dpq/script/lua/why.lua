@@ -13,7 +13,7 @@
 -- ms; "" if that is never. More: 1 if tasks of other groups, behind their heads, may come before it.
 -- Lost reply: safe to send again.
 
--- Needs: now, record, groups, heads, order, gate, opens, cost, notes, estimate, marks, batch_list, notice
+-- Needs: now, record, groups, heads, order, gate, opens, cost, notes, estimate, batch_list, notice
 local task = read(redis.call('HGET', meta, id) or '')
 if not task then
   return {}

@@ -1,6 +1,6 @@
 -- event: add to the stream of events what people want to see. The stream keeps about the last 10 000 events. A task
 -- that is pushed, runs and ends well has none.
--- Needs: now, marks
+-- Needs: now, notes
 -- Gives: add_event(stream, most, place, kind, group, member, id, detail, ...), which adds an event to a stream of about
 --        `most`; the names and values of more fields may follow, and then the detail is not cut. If the user has no
 --        rights for the stream, it adds nothing;
