@@ -21,7 +21,7 @@ help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
 demo: $(VENV)/.run ## crawl the standard library under two limits in four ways, and compare
-	$(BIN)/python examples/crawler.py --modules 180 --plot dpq-demo.png $(ARGS)
+	$(BIN)/python examples/crawler.py --modules 180 $(ARGS)
 
 test: $(VENV)/.test ## run the suite on every real server found
 	$(BIN)/python -m pytest --durations=10 -n 5 --dist worksteal $(ARGS)
@@ -77,15 +77,15 @@ clean: ## remove the virtual environment and all caches
 	rm -rf $(VENV) dist build site .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
 
 $(VENV)/.run: pyproject.toml
-	$(INSTALL) --editable '.[embedded,fast,demo]'
+	$(INSTALL) --editable '.[embedded,fast,web]'
 	@touch $@
 
 $(VENV)/.test: pyproject.toml
-	$(INSTALL) --editable '.[embedded,fast,demo,test$(if $(EXTRA),$(comma)$(EXTRA))]'
+	$(INSTALL) --editable '.[embedded,fast,web,test$(if $(EXTRA),$(comma)$(EXTRA))]'
 	@touch $@ $(VENV)/.run
 
 $(VENV)/.dev: pyproject.toml
-	$(INSTALL) --editable '.[embedded,fast,demo,test,dev$(if $(EXTRA),$(comma)$(EXTRA))]'
+	$(INSTALL) --editable '.[embedded,fast,web,test,dev$(if $(EXTRA),$(comma)$(EXTRA))]'
 	@touch $@ $(VENV)/.test $(VENV)/.run
 
 $(VENV)/.docs: pyproject.toml

@@ -14,9 +14,9 @@ from dpq.model.late import late
 
 if TYPE_CHECKING:
     from dpq.limits.limits import Adaptive as Adaptive
+    from dpq.limits.limits import Quota as Quota
     from dpq.limits.limits import RateLimit as RateLimit
     from dpq.limits.limits import Reserve as Reserve
-    from dpq.limits.quota import Quota as Quota
     from dpq.limits.signals import RateLimited as RateLimited
     from dpq.limits.signals import Reject as Reject
     from dpq.limits.signals import Release as Release
@@ -61,8 +61,7 @@ __version__: str
 """The version with the commit that it was built from, as it was installed."""
 
 _HOMES = {
-    "limits.limits": ("Adaptive", "RateLimit", "Reserve"),
-    "limits.quota": ("Quota",),
+    "limits.limits": ("Adaptive", "Quota", "RateLimit", "Reserve"),
     "limits.signals": ("RateLimited", "Reject", "Release", "Retry", "Signal"),
     "model.backoff": ("Backoff",),
     "model.errors": (

@@ -31,7 +31,7 @@ from typing_extensions import TypedDict  # pydantic brings it along; typing's ow
 from dpq.limits.signals import Reject
 from dpq.model.errors import ConfigurationError, PayloadError
 from dpq.model.payload import complaint
-from dpq.model.task import Cost, OnDead, OnDuplicate, Push, Task
+from dpq.model.task import Cost, KeyOptions, OnDead, OnDuplicate, Push, Task
 from dpq.model.validation import Delays, label, nearest
 from dpq.queue.base import operations_named
 from dpq.queue.queue import DPQ
@@ -46,32 +46,11 @@ Result = TypeVar("Result")
 Made = TypeVar("Made", covariant=True)
 
 
-class PushOptions(TypedDict, total=False):
+class PushOptions(KeyOptions, total=False):
     """The options of a push, for type checkers."""
 
     priority: float
     delay: float | timedelta
-    group: str | None
-    key: str | None
-    on_duplicate: OnDuplicate
-    max_attempts: float | None
-    expires_in: float | None
-    cost: Cost
-    every: float | None
-    cron: str | None
-    timezone: str
-    at: datetime | None
-    visibility: float | None
-    time_limit: float | None
-    member: str | None
-    batch: str | None
-    unique_for: float | None
-    after: Sequence[str] | None
-    on_dead: OnDead
-    backoff: Delays | None
-    max_lapses: int | None
-    debounce: float | None
-    debounce_max: float | None
 
 
 class Pushing(Protocol[Params, Made]):

@@ -10,10 +10,8 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from pathlib import Path
 from typing import NamedTuple
 
-import _crawl_plot as plot
 import _crawl_report as report
 import _other_ways as other
 import crawler
@@ -23,7 +21,6 @@ from _crawl_watch import CONSUMERS, Fleet, Record, Way, open_queue
 from _crawl_web import dashboard
 from _stdlib_site import HOSTS, Library, Site, read_library, serve
 from rich.console import Console
-from rich.text import Text
 
 from dpq import DPQ
 from dpq.server import open_embedded
@@ -103,7 +100,7 @@ def main() -> int:
                     if stays and way is WAYS[-1]:
                         stack.push(each.pop_all())  # the dashboard goes on showing it
             if len(crawls) == len(WAYS):
-                status = show(console, crawls, library, options.plot)
+                status = show(console, crawls, library)
                 if stays:
                     stay(console, where)
                 return status
@@ -125,7 +122,6 @@ def parse() -> argparse.Namespace:
         "submodules serves three quarters of it [%(default)s]",
     )
     parser.add_argument("--modules", type=int, help="pages at most [all that can be reached]")
-    parser.add_argument("--plot", type=Path, metavar="PATH", help="write the picture here, a PNG")
     parser.add_argument("--no-web", action="store_true", help="no dashboard beside the crawl")
     parser.add_argument(
         "--stay",
@@ -135,10 +131,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--web-port", type=int, default=0, metavar="PORT", help="its port [a free one]"
     )
-    options = parser.parse_args()
-    if options.plot and not options.plot.absolute().parent.is_dir():
-        parser.error(f"--plot {options.plot}: there is no such directory")
-    return options
+    return parser.parse_args()
 
 
 def stay(console: Console, where: str) -> None:
@@ -221,8 +214,8 @@ def describe_machine(ways: Sequence[float], slack: float, record: Record) -> str
     )
 
 
-def show(console: Console, crawls: Sequence[Crawl], library: Library, png: Path | None) -> int:
-    """Print the checks, the comparison and the plot; write the picture.
+def show(console: Console, crawls: Sequence[Crawl], library: Library) -> int:
+    """Print the checks and the comparison.
 
     Returns:
         The exit status: 1 when a check failed.
@@ -241,23 +234,6 @@ def show(console: Console, crawls: Sequence[Crawl], library: Library, png: Path 
     passed = report.print_checks(console, checks)
     console.print(report.compare(ways, bound))
     console.print(f"physical least {bound}")
-    picture(console, ways, bound, png)
     if passed:
         console.print(report.won(ways, bound))
     return 0 if passed else 1
-
-
-def picture(console: Console, ways: Sequence[Figures], bound: Least, png: Path | None) -> None:
-    """Draw the plot on the terminal and write the PNG, each if its library is there."""
-    try:
-        text = plot.draw(ways, bound, console.width, colors=console.is_terminal)
-        text = text.encode(console.encoding, "replace").decode(console.encoding)
-        console.print(Text.from_ansi(text))
-        if png:
-            plot.save(ways, bound, png)
-            console.print(f"The same as a picture: {png}", soft_wrap=True, markup=False)
-    except ImportError as missing:
-        no = f"{missing.name} is missing; {plot.INSTALL}"
-        console.print(f"No picture: {no}", soft_wrap=True, markup=False)
-    except OSError as error:
-        console.print(f"No picture: {error}", soft_wrap=True, markup=False)

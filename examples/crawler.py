@@ -1,6 +1,6 @@
 """Crawl this Python's standard library from two hosts with limits, what is most referenced first.
 
-python examples/crawler.py [--url redis://...] [--modules N] [--rate N] [--plot FILE.png]
+python examples/crawler.py [--url redis://...] [--modules N] [--rate N]
 
 This file is all that a crawler needs; the rest starts it as three processes, kills one of them
 half-way, and lets three other ways crawl the same pages, to compare (_crawl_demo.py).

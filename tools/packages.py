@@ -192,7 +192,7 @@ def check_newest(tests: list[str]) -> int:
         pyproject.write_text(without_upper_bounds(pyproject.read_text()))
         try:
             inside, pip = environment(source / ".venv", Path(sys.executable))
-            run(*pip, "install", "--quiet", "--editable", f"{source}[embedded,fast,demo,test]")
+            run(*pip, "install", "--quiet", "--editable", f"{source}[embedded,fast,web,test]")
             print(run(*pip, "list", "--format", "freeze"), flush=True)
             words = ("-q", "-n", "2", "--dist", "worksteal", *(tests or QUICK))
             print(run(inside, "-m", "pytest", *words, cwd=source).splitlines()[-1])

@@ -32,7 +32,6 @@ BLOCKING = [
     "queue/permits",
     "queue/queue",
     "queue/room",
-    "queue/units",
     "link/asking",
     "link/connect",
     "link/listener",

@@ -8,9 +8,9 @@ The command `dpq run` does the same. Run again, also after a kill, it goes on. N
 guide is docs/llm_batches.md.
 """
 
-from dpq.batch.errors import BatchError
 from dpq.batch.job import BatchJob
-from dpq.batch.progress import Progress
+from dpq.batch.lines import BatchError
 from dpq.batch.run import BatchOutcome, run_batch, run_batch_async
+from dpq.batch.sender import Progress
 
 __all__ = ["BatchError", "BatchJob", "BatchOutcome", "Progress", "run_batch", "run_batch_async"]

@@ -3,7 +3,9 @@
 from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
-from dpq.batch.errors import BatchError
+from dpq.model.errors import DPQError
+
+__all__ = ["BatchError"]
 
 CHUNK_BYTES = 1024 * 1024
 """Bytes of one read at most; a pipe gives the bytes it has, so no task waits for the next one."""
@@ -16,6 +18,11 @@ SLICE_LINES = 200
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 """The bytes that some editors write before UTF-8."""
+
+
+class BatchError(DPQError):
+    """The file of requests, its results or the queue do not fit. Nothing was sent."""
+
 
 Numbered = tuple[int, bytes]
 """A line and its number, from 1."""

@@ -27,12 +27,11 @@ from dpq import (
     TaskNotFoundError,
     TaskState,
 )
-from dpq.batch.errors import BatchError
 from dpq.batch.job import BatchJob
-from dpq.batch.lines import SLICE_LINES
-from dpq.batch.progress import Progress
+from dpq.batch.lines import SLICE_LINES, BatchError
 from dpq.batch.reader import Batch, Reader, Request
 from dpq.batch.results import Results, hash_text
+from dpq.batch.sender import Progress
 from dpq.model.validation import MAX_SECONDS
 from dpq.queue.inside import session_of
 from dpq.registry.names import absent
@@ -102,18 +101,16 @@ class Loader:
 
     async def finish(self, *, missing: int) -> None:
         """Remove the queue, all of whose requests are answered; but none that was there before."""
-        async with self._marks:
-            with suppress(NoPermissionError):  # then an administrator removes it
-                await self._remove(missing)
-
-    async def _remove(self, missing: int) -> None:
-        if self._owns:
-            await self._queue.admin.drop()
-        if self._job.is_private and not missing:
-            await self._marks.admin.drop()
-        else:
-            await self._let_marks_last(KNOWN_SECONDS)
-            await self._marks.redis.srem(REGISTRY, self._marks.queue_name)
+        # Without the right to do it, an administrator removes it
+        async with self._marks as marks:
+            with suppress(NoPermissionError):
+                if self._owns:
+                    await self._queue.admin.drop()
+                if self._job.is_private and not missing:
+                    await marks.admin.drop()
+                else:
+                    await self._let_marks_last(KNOWN_SECONDS)
+                    await marks.redis.srem(REGISTRY, marks.queue_name)
 
     async def _let_marks_last(self, seconds: int) -> None:
         """Let all keys of the second queue expire after some seconds."""

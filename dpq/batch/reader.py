@@ -13,8 +13,7 @@ from urllib.parse import urljoin, urlsplit
 
 from pydantic_core import from_json
 
-from dpq.batch.errors import BatchError
-from dpq.batch.lines import BYTE_ORDER_MARK, slices
+from dpq.batch.lines import BYTE_ORDER_MARK, BatchError, slices
 from dpq.batch.tokens import estimate
 from dpq.limits.cost import write_cost
 from dpq.model.errors import DPQError

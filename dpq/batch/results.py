@@ -10,14 +10,14 @@ import fcntl
 import os
 import stat
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from pydantic_core import from_json, to_json
 
-from dpq.batch.errors import BatchError
+from dpq.batch.lines import BatchError
 from dpq.batch.reader import Batch
 
 MAX_RESULT_BYTES = 64 * 1024 * 1024
@@ -62,7 +62,8 @@ class Results:
         self._known, self._read_to = bytearray(len(self._known)), 0
         for path in self._also:
             with path.open("rb") as stream:
-                self._learn(each.line for each in self._results(stream, strict=False))
+                for each in self._results(stream, strict=False):
+                    self._known[each.line - 1] = 1
         self.read_on()
 
     def read_on(self) -> None:
@@ -75,7 +76,7 @@ class Results:
                 self._inode, self._read_to = inode, 0
             stream.seek(self._read_to)
             for each in self._results(stream, strict=True):
-                self._learn([each.line])
+                self._known[each.line - 1] = 1
                 self._read_to = each.offset + each.size
 
     @property
@@ -86,10 +87,6 @@ class Results:
     def has(self, line: int) -> bool:
         """Return True if the request of this line has a result."""
         return line <= len(self._known) and bool(self._known[line - 1])
-
-    def _learn(self, lines: Iterable[int]) -> None:
-        for line in lines:
-            self._known[line - 1] = 1
 
     def _results(self, stream: BinaryIO, *, strict: bool) -> Iterator[Found]:
         """Find the results of this batch in a file, and skip lines that a crash has broken."""
@@ -126,7 +123,7 @@ class Results:
         if self._writing is None or self._writing.done():
             self._writing = asyncio.create_task(self._write())
         await asyncio.shield(done)
-        self._learn([line])
+        self._known[line - 1] = 1
 
     async def _write(self) -> None:
         while self._waiting:
@@ -146,7 +143,8 @@ class Results:
             if end and os.pread(file, 1, end - 1) != b"\n":
                 data = b"\n" + data  # a crash has cut the last line
             try:
-                _write_all(file, data)
+                while data:
+                    data = data[os.write(file, data) :]
                 os.fsync(file)
             except OSError:
                 os.ftruncate(file, end)
@@ -211,7 +209,9 @@ class Results:
         with _created(fresh, os.fstat(sources[0].fileno())) as out:
             for line in lines if ordered else sorted(lines, key=places.__getitem__):
                 if places[line] >= 0:
-                    _copy(sources[owners[line]], places[line], out)
+                    source = sources[owners[line]]
+                    source.seek(places[line])
+                    out.write(source.readline(MAX_RESULT_BYTES))
             out.flush()
             os.fsync(out.fileno())
         fresh.replace(path)
@@ -232,17 +232,6 @@ def _created(path: Path, like: os.stat_result) -> BinaryIO:
         os.fchown(file, like.st_uid, like.st_gid)
     os.fchmod(file, stat.S_IMODE(like.st_mode))  # after the owner: a new owner may take bits away
     return os.fdopen(file, "wb")
-
-
-def _write_all(file: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(file, view) :]
-
-
-def _copy(source: BinaryIO, place: int, out: BinaryIO) -> None:
-    source.seek(place)
-    out.write(source.readline(MAX_RESULT_BYTES))
 
 
 def _sync_directory(path: Path) -> None:

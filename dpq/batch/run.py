@@ -14,10 +14,9 @@ from typing import Any
 from dpq import AsyncDPQ, AsyncWorker
 from dpq.batch.job import BatchJob, fitted, queue_word
 from dpq.batch.loader import Loader
-from dpq.batch.progress import Progress
-from dpq.batch.reader import Batch, Reader
+from dpq.batch.reader import Reader
 from dpq.batch.results import Results
-from dpq.batch.sender import Sender, open_client
+from dpq.batch.sender import Progress, Sender, open_client
 from dpq.link.connect_async import open_url_async
 from dpq.types import DeadTask
 
@@ -91,9 +90,7 @@ class _Run:
         queue = job.queue or f"{queue_word(job.file)}-{batch.digest[:8]}"
         limits = [fitted(each, batch.largest, job.host) for each in job.limits]
         self._job = replace(job, limits=limits, queue=queue)
-        self._reader: Reader = reader
-        self._batch: Batch = batch
-        self._results = results
+        self._reader, self._batch, self._results = reader, batch, results
         self._progress = progress(batch.total)
         self._began, self._alone = time.monotonic(), True
         self._queue: AsyncDPQ[Any]
@@ -165,11 +162,7 @@ class _Run:
             dead=stats.dead,
             left=left,
             missing=max(0, self._batch.total - results.saved - left - stats.dead),
-            deaths=tuple(
-                f"{_place(each)}: {each.reason}"
-                + (f": {each.last_error}" if each.last_error else "")
-                for each in dead
-            ),
+            deaths=tuple(map(_said, dead)),
             stopped=self._sender.stopped,
             alone=self._alone,
             saved_here=counted.saved_here,
@@ -180,7 +173,8 @@ class _Run:
         )
 
 
-def _place(dead: DeadTask[Any]) -> str:
-    """Name the line of a dead letter; its id if another program has pushed it."""
+def _said(dead: DeadTask[Any]) -> str:
+    """Name the line of a dead letter, or its id if another program has pushed it, and its end."""
     line = dead.payload.get("line") if isinstance(dead.payload, dict) else None
-    return f"task {dead.id}" if line is None else f"line {line}"
+    place = f"task {dead.id}" if line is None else f"line {line}"
+    return ": ".join(filter(None, (place, dead.reason, dead.last_error)))

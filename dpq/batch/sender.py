@@ -1,15 +1,17 @@
 """The sending of a batch: one request for each task, and its answer to the disk."""
 
 import asyncio
+import logging
 from base64 import b64encode
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pydantic_core import from_json, to_json
 
 from dpq import AsyncDPQ, Context, RateLimited, Reject, Release, Retry, Task
 from dpq.batch.job import BatchJob
-from dpq.batch.progress import Progress
 from dpq.batch.reader import target
 from dpq.batch.results import MAX_RESULT_BYTES, Results, result_line
 from dpq.batch.tokens import tokens_used
@@ -18,6 +20,8 @@ from dpq.model.errors import ConfigurationError
 
 if TYPE_CHECKING:
     import httpx
+
+log = logging.getLogger(__name__)
 
 MAX_ANSWER_BYTES = 32 * 1024 * 1024
 """Bytes of an answer that are read; a request with a longer one is a dead letter."""
@@ -30,6 +34,40 @@ BAD_IN_A_ROW = 10
 one any failure counts; then only dead letters do, so that a run outlasts an outage of its API."""
 
 CONNECT_SECONDS = 10.0
+
+
+class Progress:
+    """The counts of one process.
+
+    Attributes:
+        saved_here: Answers that this process has saved.
+        limited_here: Answers that were a limit of the API, which closes the group.
+        refused_here: Answers that were not good, by status, and requests without an answer.
+    """
+
+    def __init__(self, total: int) -> None:
+        """Begin to count a batch of so many requests."""
+        self.total = total
+        self.saved_here = self.limited_here = 0
+        self.refused_here = Counter({"429": 0})
+
+    def saved(self) -> None:
+        """Count an answer that was saved."""
+        self.saved_here += 1
+
+    def refused(self, status: int | None, *, limited: bool = False) -> None:
+        """Count a request that got no good answer; the status is None if none came."""
+        self.refused_here["no answer" if status is None else str(status)] += 1
+        self.limited_here += limited
+
+    def say(self, text: str) -> None:
+        """Tell something that a person may wait for."""
+        log.info("%s", text)
+
+    @asynccontextmanager
+    async def showing(self, queue: AsyncDPQ[Any], group: str) -> AsyncIterator[None]:
+        """Show the progress of a queue and its group, while the body runs: nothing here."""
+        yield
 
 
 class Sender:

@@ -62,21 +62,10 @@ class Job(NamedTuple):
 def work(job: Job) -> int:
     """Do a job in this process, to its end; return the exit code."""
     handlers = load(job.target)
-    run_async = is_async(handlers)
-    return asyncio.run(_work_async(job, handlers)) if run_async else _ended(_run(job, handlers))
-
-
-async def _work_async(job: Job, handlers: Any) -> int:
-    code = _ended(await _run_async(job, handlers))
-    if code:  # asyncio would wait for handlers that it cannot cancel, as in threads
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
-    return code
-
-
-def _ended(done: WorkerBase[Any]) -> int:
-    return FAILED if done.given_back else 0
+    if is_async(handlers):
+        asyncio.run(_run_async(job, handlers))
+        return 0
+    return FAILED if _run(job, handlers).given_back else 0
 
 
 def _run(job: Job, handlers: Any) -> WorkerBase[Any]:
@@ -89,14 +78,17 @@ def _run(job: Job, handlers: Any) -> WorkerBase[Any]:
         return made
 
 
-async def _run_async(job: Job, handlers: Any) -> WorkerBase[Any]:
+async def _run_async(job: Job, handlers: Any) -> None:
     async with AsyncExitStack() as stack:
         queues = open_queues_async(job, handlers, stack)
         made = AsyncWorker(queues, handlers, **job.settings)
         _begin(made, job)
         async with metered_async(queues) if job.drain and not job.quiet else nullcontext():
             await made.run(until_empty=job.drain, signals=True)
-        return made
+    if made.given_back:  # asyncio would wait for handlers that it cannot cancel, as in threads
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(FAILED)
 
 
 def open_queues(job: Job, handlers: Any, stack: ExitStack) -> list[DPQ[Any]]:

@@ -154,11 +154,6 @@ read_cost = reader(_cost, "a cost as 3, as tokens=1800, or as 1,tokens=1800,usd=
 read_attempts = reader(
     lambda text: math.inf if text == FOREVER else int(text), f"a whole number, or {FOREVER}"
 )
-read_delays = reader(
-    lambda text: [float(word) for word in text.split(",")], "delays in seconds, as 1,5,30"
-)
-
-
 SELDOM = "Seldom needed"
 """The panel of a long help for seldom needed options: the everyday options stand before it."""
 
@@ -236,7 +231,7 @@ Token = Annotated[
     int, typer.Argument(metavar="TOKEN", help="The delivery's token, as pop has printed it.")
 ]
 Json = Annotated[bool, flag("Print JSON, one object per line.", "--json")]
-Yes = Annotated[bool, flag("Delete. Without it, nothing is deleted.", "--yes")]
+Yes = Annotated[bool, flag("Do not ask. Needed where nobody can answer.", "--yes")]
 Priority = Annotated[
     float,
     option(

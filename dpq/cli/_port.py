@@ -31,11 +31,10 @@ def port(text: str, **more: Any) -> Any:
     return option("PORT", f"{text}; 0 takes a free one.", min=0, max=65535, **more)
 
 
-def missing(error: ImportError, extra: str, packages: str) -> Failed:
+def missing(error: ImportError, extra: str, way_out: str) -> Failed:
     """Make the error for a command whose packages are not installed."""
     return Failed(
-        f"{error.name or error} is missing: install DPQ with its extra {extra!r}, or give "
-        f"`pip install {packages}`"
+        f"{error.name or error} is missing: install DPQ with its extra {extra!r}, or give {way_out}"
     )
 
 

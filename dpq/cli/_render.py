@@ -20,8 +20,7 @@ from rich.text import Text
 
 from dpq import RateLimit, Task
 from dpq.cli._terminal import emit, tables, talk
-from dpq.limits.limits import EVERY_GROUP
-from dpq.limits.quota import quota_text
+from dpq.limits.limits import EVERY_GROUP, quota_text
 from dpq.limits.words import write_word
 from dpq.model.display import attempt_of, shown
 from dpq.model.moments import say_moment
@@ -172,7 +171,7 @@ QUEUES = (
     *(Column(state, state, n, "number") for state, n in zip(STATES, (0, 3, 5, 4, 6), strict=True)),
     Column("pushed", "pushed", 2, "number"),
     Column("acked", "acked", 1, "number"),
-    Column("verdict", lambda each: each.get("error") or each["verdict"]["sentence"], 0, "wraps"),
+    Column("error", "error", 0, "wraps"),
 )
 
 

@@ -79,10 +79,9 @@ def tell_outcome(outcome: BatchOutcome, save: Path, *, as_json: bool) -> None:
     """Say how a run has ended, and what to do about the rest."""
     if as_json:
         told = {name: getattr(outcome, name) for name in ("saved", "total", "dead", "left")}
-        mine = {"sent_here": outcome.saved_here, "rate_limited_here": outcome.limited_here}
-        seconds, stopped = round(outcome.seconds, 3), outcome.stopped or None
-        refused = {"refused_here": dict(outcome.refused_here)}
-        emit({**told, **mine, **refused, "seconds": seconds, "stopped": stopped})
+        told |= {"sent_here": outcome.saved_here, "rate_limited_here": outcome.limited_here}
+        told |= {"refused_here": dict(outcome.refused_here), "seconds": round(outcome.seconds, 3)}
+        emit({**told, "stopped": outcome.stopped or None})
     else:
         if outcome.stopped:
             talk(f"stopped: {outcome.stopped}")

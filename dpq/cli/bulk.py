@@ -25,7 +25,7 @@ from dpq.model.display import shown
 from dpq.model.filter import ANY
 from dpq.types import BulkProgress
 from dpq.verbs.bulk import BURIED, OF_STATES
-from dpq.verbs.workers import MOST_NAMED, RELEASED_AT_ONCE
+from dpq.verbs.workers import MOST_NAMED
 from dpq.views.words import this_user
 
 DESTROYS = ("cancel", "bury", "purge", "drop")
@@ -119,10 +119,9 @@ def bulk(
     )
     if (action == "drop" or leases) and (chosen != Filter() or dry_run):
         raise typer.BadParameter("drop, --worker and --held-for go with no filter")
-    if action in DESTROYS and not (dry_run or yes):
-        name = repr(q.queue_name)
-        what = f"drops {name}" if action == "drop" else f"{action}s tasks of {name}"
-        raise typer.BadParameter(f"this {what}: to do it, add --yes", param_hint="--yes")
+    whose = "" if action == "drop" else "tasks of "
+    if action in DESTROYS and not dry_run and not _agreed(action, f"{whose}{q.queue_name!r}", yes):
+        return
     if action == "drop":
         stats = q.stats()
         q.admin.drop()
@@ -150,23 +149,19 @@ def _release_held(q: DPQ[Any], worker: str | None, held_for: float | None, yes: 
     told = [each for each in q.admin.workers() if worker in (each.name, each.id)]
     if not found:
         talk(f"nothing to give back in {q.queue_name!r}")
-    elif _agreed(f"gives back {len(found)} running tasks of {q.queue_name!r}", yes):
-        step, done = 10 * RELEASED_AT_ONCE, 0
-        for first in range(0, len(found), step):
-            done += q.admin.release_held(found[first : first + step])
-            if len(found) > step:
-                talk(f"gave back {done}, looked at {min(first + step, len(found))} of {len(found)}")
+    elif _agreed("give back", f"{len(found)} running tasks of {q.queue_name!r}", yes):
+        done = q.admin.release_held(found)
         talk(f"gave back {done}; {len(found) - done} had ended meanwhile")
         print(done)
     if more := sum(max(0, each.holds - MOST_NAMED) for each in told):
         talk(f"it holds {more} more: a heartbeat names {MOST_NAMED}. Do it again in 10 s")
 
 
-def _agreed(what: str, yes: bool) -> bool:
+def _agreed(verb: str, what: str, yes: bool) -> bool:
     """Ask at a terminal; elsewhere demand `--yes`."""
     if not yes and not _terminal.asks():
-        raise typer.BadParameter(f"this {what}: to do it, add --yes", param_hint="--yes")
-    return yes or typer.confirm(shown(f"This {what}; they may run again at once. Do it?"), err=True)
+        raise typer.BadParameter(f"to {verb} {what}, add --yes", param_hint="--yes")
+    return yes or typer.confirm(shown(f"{verb.capitalize()} {what}?"), err=True)
 
 
 @contextmanager

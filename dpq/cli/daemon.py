@@ -115,7 +115,7 @@ def serve_metrics(
 
         from dpq.metrics import Exporter
     except ImportError as error:
-        raise missing(error, "metrics", "'prometheus-client>=0.20'") from error
+        raise missing(error, "metrics", "`pip install 'prometheus-client>=0.20'`") from error
     client = opened.client
     directory = Named([DPQ(client, name) for name in names]) if names else Known(client)
     exporter = Exporter(directory, server=server or server_name_of(opened.label))
@@ -149,5 +149,5 @@ def scheduler(
             opened = open_url(url)  # scrapes have their own client, so that none delays the upkeep
             stack.callback(opened.close)
             served = serve_metrics(opened, names, metrics_host, metrics_port, server_name)
-            logger.info("metrics: %s/metrics", served.url)
+            logging.getLogger(__name__).info("metrics: %s/metrics", served.url)
         run_daemon(url, names, watch)

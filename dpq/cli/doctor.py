@@ -3,12 +3,11 @@
 With `--quick` a few checks in bounded time, for alarms and containers.
 """
 
-import json as json_writer
 import socket
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import Annotated, Any, NamedTuple, TypeVar
 
@@ -38,7 +37,7 @@ from dpq.model.validation import error_line, one_line
 from dpq.queue.inside import operations_of, session_of
 from dpq.registry.all_queues import ask_queues, inspect_server, missing_queue
 from dpq.script.command import Steps
-from dpq.types import Problem, QueueStats, Verdict, VerdictState, WorkerInfo
+from dpq.types import Problem, Verdict, VerdictState, WorkerInfo
 from dpq.verbs.base import PAGE
 
 T = TypeVar("T")
@@ -46,6 +45,9 @@ T = TypeVar("T")
 
 WITHIN_SECONDS = 5.0
 """Seconds for all checks, unless --timeout names others: less than a probe usually waits."""
+
+
+SAID = ("meaning", "way_out")
 
 
 def doctor(
@@ -97,8 +99,14 @@ def doctor(
         with closing(open_url(url)) as opened:
             print(load_all(opened.client))
     elif quick:
+        warnings.simplefilter("ignore")  # a probe would repeat a warning a thousand times a day
         limits = Limits(worker, host or socket.gethostname(), oldest)
-        show_health(url, names, timeout, limits, json)
+        checks = _within(timeout, lambda: _checks(url, names, limits), url)
+        for each in checks:
+            said = ("ok" if each.ok else "failed", each.check, each.queue or "-", each.detail)
+            emit(each._asdict()) if json else say(*said)
+        if not all(each.ok for each in checks):
+            raise typer.Exit(FAILED)
     else:
         _examine(url, names, json)
 
@@ -114,19 +122,27 @@ def _examine(url: str, names: list[str], json: bool) -> None:
         unknown = missing_queue(q)
         found += of_server
         verdict = _judge(q, found)
-    for problem in found:
-        _tell(problem, json)
     where = f"{queue!r}{'' if missing else ' and its server'}"
     if missing:
         seen = "" if "+info" in missing else " in full"
         talk(f"warning: the server was not checked{seen}: the Redis user needs {' '.join(missing)}")
     stuck = verdict is not None and verdict.needs_person and not unknown
+    problems = [each.model_dump() | dict(zip(SAID, explain(each), strict=True)) for each in found]
     if verdict and stuck:
-        _tell_verdict(verdict, json)
+        judged = Problem(kind=verdict.state, subject=queue, detail=verdict.who)
+        told = str(verdict), verdict.what_to_do
+        problems.append(judged.model_dump() | dict(zip(SAID, told, strict=True)))
     elif verdict and not unknown:
         talk(str(verdict))
-    if found or stuck:
-        raise Failed(f"{len(found) + stuck} problems in {where}")
+    for problem in problems:
+        if json:
+            emit(problem)
+        else:
+            say("problem: {kind} {subject}".format(**problem))
+            say("  {meaning}".format(**problem))
+            say("  {way_out}".format(**problem))
+    if problems:
+        raise Failed(f"{len(problems)} problems in {where}")
     talk(unknown or f"no problems in {where}")
 
 
@@ -154,26 +170,6 @@ def _judge(q: DPQ[Any], found: list[Problem]) -> Verdict | None:
     return verdict
 
 
-def _tell_verdict(verdict: Verdict, json: bool) -> None:
-    if json:
-        found = Problem(kind=verdict.state, subject=verdict.queue, detail=verdict.who)
-        told = {"meaning": str(verdict), "way_out": verdict.what_to_do}
-        emit(found.model_dump() | told)
-        return
-    say(f"problem: {verdict}")
-    say(f"  {verdict.what_to_do}")
-
-
-def _tell(problem: Problem, json: bool) -> None:
-    meaning, way_out = explain(problem)
-    if json:
-        emit(problem.model_dump() | {"meaning": meaning, "way_out": way_out})
-        return
-    say(f"problem: {problem.kind} {problem.subject}")
-    say(f"  {meaning}")
-    say(f"  {way_out}")
-
-
 class Check(NamedTuple):
     """The result of one check."""
 
@@ -181,21 +177,6 @@ class Check(NamedTuple):
     queue: str | None
     ok: bool
     detail: str
-
-
-def show_health(
-    url: str, names: Sequence[str], timeout: float, limits: "Limits", json: bool
-) -> None:
-    """Make the checks, and print a line for each; exit with 1 if one has failed."""
-    warnings.simplefilter("ignore")  # a probe would repeat a warning a thousand times a day
-    checks = _within(timeout, lambda: _checks(url, names, limits), url)
-    for each in checks:
-        if json:
-            print(json_writer.dumps(each._asdict()))
-        else:
-            say("ok" if each.ok else "failed", each.check, each.queue or "-", each.detail)
-    if not all(each.ok for each in checks):
-        raise typer.Exit(FAILED)
 
 
 class Limits(NamedTuple):
@@ -225,35 +206,26 @@ def _within(seconds: float, look: Callable[[], list[Check]], url: str) -> list[C
 
 
 def _checks(url: str, names: Sequence[str], limits: Limits) -> list[Check]:
-    opened = open_url(url)
-    with closing(opened):
+    with closing(open_url(url)) as opened:
         began = time.monotonic()
         raw = [name.encode("utf-8", "surrogateescape") for name in dict.fromkeys(names)]
         answers = list(ask_queues(opened.client, raw, Operations.judged))
     ms = (time.monotonic() - began) * 1000
     checks = [Check("server", None, ok=True, detail=f"answers in {ms:.1f} ms")]
     for name, answer in answers:
-        checks += _of_queue(name, answer, limits)
+        if isinstance(answer, Exception):
+            checks.append(Check("queue", name, ok=False, detail=one_line(answer)))
+            continue
+        (stats, _, workers), verdict = answer
+        if verdict.state is VerdictState.SERVER_REFUSES:
+            checks.append(Check("server", name, ok=False, detail=verdict.because))
+        age, most = stats.oldest_ready_seconds, limits.oldest
+        if most is not None:
+            said = "no task is ready" if age is None else f"the oldest is due for {age:.1f} s"
+            checks.append(Check("oldest", name, age is None or age < most, said))
+        if limits.worker is not None:
+            checks.append(_worker(name, workers, limits.host, limits.worker))
     return checks
-
-
-def _of_queue(name: str, answer: Any, limits: Limits) -> Iterator[Check]:
-    if isinstance(answer, Exception):
-        yield Check("queue", name, ok=False, detail=one_line(answer))
-        return
-    (stats, _, workers), verdict = answer
-    if verdict.state is VerdictState.SERVER_REFUSES:
-        yield Check("server", name, ok=False, detail=verdict.because)
-    if limits.oldest is not None:
-        yield _oldest(name, stats, limits.oldest)
-    if limits.worker is not None:
-        yield _worker(name, workers, limits.host, limits.worker)
-
-
-def _oldest(name: str, stats: QueueStats, seconds: float) -> Check:
-    age = stats.oldest_ready_seconds
-    said = "no task is ready" if age is None else f"the oldest is due for {age:.1f} s"
-    return Check("oldest", name, age is None or age < seconds, said)
 
 
 def _worker(name: str, workers: Sequence[WorkerInfo], host: str, seconds: float) -> Check:

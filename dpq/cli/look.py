@@ -274,8 +274,11 @@ def queues(
             if watch is not None and not json:
                 tables().clear()
             report("queues", QUEUES, found, json=json, none=none)
-            if watch is None or json:
+            for each in [] if json else [each for each in found if "verdict" in each]:
+                say(each["queue"], each["verdict"]["sentence"])
+            if watch is None:
                 break
+            sys.stdout.flush()
             time.sleep(watch)
     if errors := sum("error" in each for each in found):
         raise Failed(f"{errors} of {len(found)} queues cannot be read")

@@ -27,7 +27,6 @@ from dpq.cli._options import (
     option,
     read_attempts,
     read_cost,
-    read_delays,
     reader,
 )
 from dpq.cli._progress import Bar
@@ -44,6 +43,13 @@ def _moment(text: object) -> datetime:
         if moment and moment.utcoffset() is not None:
             return moment
     raise ValueError(f"at: {text!r} must be a time with a time zone, as in 2026-12-24T18:00+01:00")
+
+
+OPTIONS = {
+    *("priority", "delay", "at", "group", "key", "on_duplicate", "max_attempts", "expires_in"),
+    *("cost", "every", "cron", "timezone", "batch", "unique_for", "after"),
+}
+"""Arguments of the library's `push` that are options."""
 
 
 @on_new_queue
@@ -89,16 +95,6 @@ def push(
     every: Annotated[float | None, option("SECONDS", "Run again every that many seconds.")] = None,
     cron: Annotated[str | None, option("EXPR", "Run again at the times of 'M H D M W'.")] = None,
     timezone: Annotated[str, option("ZONE", "Time zone of --cron.", seldom=True)] = "UTC",
-    visibility: Annotated[
-        float | None, option("SECONDS", "Length of its leases, not the consumer's.", seldom=True)
-    ] = None,
-    time_limit: Annotated[
-        float | None,
-        option("SECONDS", "Longest run of its handler, not the worker's.", seldom=True),
-    ] = None,
-    member: Annotated[
-        str | None, option("NAME", "The member of its group's pool to run as.", seldom=True)
-    ] = None,
     batch: Annotated[
         str | None, option("NAME", "Its batch, which `dpq stats --batch` counts.", seldom=True)
     ] = None,
@@ -111,32 +107,17 @@ def push(
     after: Annotated[
         list[str] | None, option("ID", "A task that must end before it; repeatable.", seldom=True)
     ] = None,
-    on_dead: Annotated[
-        Literal["bury", "run"], option("MODE", "If that one dies: bury or run.", seldom=True)
-    ] = "bury",
-    backoff: Annotated[
-        Any, option("SECONDS", "Delays after failures, as 1,5,30.", seldom=True, parser=read_delays)
-    ] = None,
-    max_lapses: Annotated[
-        int | None, option("N", "Leases that may run out until it is dead.", seldom=True)
-    ] = None,
-    debounce: Annotated[
-        float | None,
-        option("SECONDS", "Ready so long after the newest push of its key.", seldom=True),
-    ] = None,
-    debounce_max: Annotated[
-        float | None, option("SECONDS", "Longest delay by --debounce in all.", seldom=True)
-    ] = None,
     timeout: Annotated[float, option("SECONDS", "Wait for room in a full queue.", seldom=True)] = 0,
     order: NewOrder = None,
 ) -> None:
     """Add one task, or one for each line of a file or of stdin; prints the ids.
 
-    A bad line ends the command; the lines before it are pushed.
+    A bad line ends the command; the lines before it are pushed. Lines of --full may have all
+    arguments of `push` of the library, as debounce, backoff or time_limit.
     """
     if seal and batch is None:
         raise typer.BadParameter("name the batch with --batch", param_hint="--seal")
-    options = {name: ctx.params[name] for name in Push._fields if name != "payload"}
+    options = {name: ctx.params[name] for name in Push._fields if name in OPTIONS}
     with _source(payload, file, full) as stream:
         if payload is None:
             push_lines(q, stream, partial(_full_push if full else _push, options), timeout)

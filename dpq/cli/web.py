@@ -69,8 +69,8 @@ def web(
         from dpq.web.access import Access
         from dpq.web.routes import app
     except ImportError as error:
-        packages = "'starlette>=0.45' 'jinja2>=3.1.5' 'uvicorn>=0.31'"
-        raise missing(error, "web", packages) from error
+        way_out = "`pip install 'starlette>=0.45' 'jinja2>=3.1.5' 'uvicorn>=0.31'`"
+        raise missing(error, "web", way_out) from error
     token = os.environ.get(token_env) or None
     if host not in LOOPBACK and token is None:
         raise ConfigurationError(

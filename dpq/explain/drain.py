@@ -6,17 +6,15 @@ moments with what came and ended. Source: docs/design.md, "Drain time".
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict
-
+from dpq.explain.incidents import LONGEST_SECONDS, Drain, DrainState
 from dpq.explain.pace import UNKNOWN, Pace
-from dpq.limits.limits import EVERY_GROUP
+from dpq.limits.limits import EVERY_GROUP, quota_text
 from dpq.limits.pools import UNTIL_OPENED_MS
-from dpq.limits.quota import quota_text
 from dpq.limits.rules import LimitRules
 from dpq.limits.words import rate_text
-from dpq.model.rates import few, per_text, span, span_between
+from dpq.model.rates import few, per_text, span
 from dpq.model.reports import QueueStats
 from dpq.script.values import read_fields, read_texts
 
@@ -25,62 +23,18 @@ if TYPE_CHECKING:
 
 __all__ = ["Drain"]
 
-DrainState = Literal["clears", "stalled", "will not drain", "even", "unknown", "none due", "empty"]
-
 MAX_OVER_SECONDS = 3600
 """Seconds that a drain time is measured over at most."""
 
 COVERED = 0.9
 """The share of the backlog that limits must hold, so that they alone say when it is gone."""
 
-LONGEST_SECONDS = 20 * 365 * 86_400.0
-"""Seconds: every delay ends sooner. A group with a later end is closed until a user opens it."""
-
 STALLED_PER_HOUR = 0.01
 """The share of the backlog that must end in an hour; below it the queue is stalled."""
 
 
-class Drain(BaseModel):
-    """The time until all tasks that are due now have started.
-
-    Attributes:
-        seconds: The seconds until then, about; 0.0 if no task is due, None if it is not known.
-        state: `clears`; `stalled`: hardly any task ends; `will not drain`: more come than end;
-            `even`: about as many come as end; `unknown`: no limit says it, and nothing was
-            measured; `none due`: all that is left is delayed or invisible; `empty`: no live task
-            is left.
-        because: What is slowest, in words; for `none due`, when the next task is due.
-        backlog: The tasks that are due and have not begun.
-        low: The least seconds until then, by the scatter of what came and ended; None if that does
-            not decide.
-        high: The most seconds; None if they are not known.
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    seconds: float | None
-    state: DrainState
-    because: str
-    backlog: int
-    low: float | None = None
-    high: float | None = None
-
-    @property
-    def say(self) -> str:
-        """Say when all will have begun: `all begun in 30 to 40 m`; or why that is not known."""
-        if self.seconds is None or self.state != "clears":
-            return self.because
-        if self.seconds > LONGEST_SECONDS:
-            return "not before it is opened"
-        if self.low is None:
-            return f"all begun in {span(self.seconds)}"
-        high = math.inf if self.high is None else self.high
-        return f"all begun in {span_between(self.low, high)}"
-
-
 class Scope(NamedTuple):
-    """A limit and what waits for it. Times are ms. The script drain returns the fields in this
-    order."""
+    """A limit and what waits for it, as the script drain returns the fields. Times are ms."""
 
     group: str  # `*` for all groups without a limit of their own, or "" for the queue
     waiting: int  # its tasks that are due
@@ -138,20 +92,10 @@ def drain_of(look: DrainLook, pace: Pace = UNKNOWN, group: str | None = None) ->
         own = next(scope for scope in look.scopes if scope.group == group)
     backlog = look.backlog if own is None else own.waiting
 
-    def said(
-        state: DrainState,
-        because: str,
-        seconds: float | None = None,
-        low: float | None = None,
-        high: float | None = None,
-    ) -> Drain:
-        about, low, high = (
-            None if each is None or each == math.inf else round(max(0.0, each), 6)
-            for each in (seconds, low, high)
-        )
-        return Drain(
-            seconds=about, state=state, because=because, backlog=backlog, low=low, high=high
-        )
+    def said(state: DrainState, because: str, *times: float) -> Drain:
+        known = (round(max(0.0, time), 6) if time < math.inf else None for time in times)
+        named = dict(zip(("seconds", "low", "high"), known, strict=False))
+        return Drain(**{"seconds": None, **named}, state=state, because=because, backlog=backlog)
 
     if not backlog:
         return said("none due", "no task is due", 0.0)
@@ -210,8 +154,7 @@ def _by_limits(look: DrainLook, scopes: Sequence[Scope], backlog: int) -> tuple[
         if scope.busy:
             known = False
             if not scope.rated:
-                runs = "as many tasks run as may, however long they do"
-                slowest = slowest or scope.words(runs)
+                slowest = slowest or scope.words("that depends on how long its tasks run")
         took = scope.clears - start
         if scope.clears > latest:
             latest, slowest = scope.clears, scope.because

@@ -1,11 +1,16 @@
-"""The incidents of a queue, each with what to do: one table for every screen, and for the runbook.
+"""The incidents of a queue, each with what to do, and the time until its tasks have begun. No I/O.
 
-The verdict has one state, and any number of warnings. docs/operations.md has a row for each, with
-the same words. No I/O.
+The verdict has one state, any number of warnings, and one `Drain`. docs/operations.md has a row for
+each state and warning, with the same words.
 """
 
+import math
 from enum import StrEnum
 from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from dpq.model.rates import span, span_between
 
 Severity = Literal["bad", "warn", "good", "soft"]
 
@@ -49,8 +54,11 @@ class Warned(StrEnum):
 UNATTENDED = frozenset({VerdictState.ALL_QUIET, VerdictState.NO_CONSUMER})
 """The states in which no consumer takes tasks."""
 
-BY_A_PERSON = (VerdictState.PAUSED, VerdictState.ALL_QUIET, VerdictState.BY_HAND)
-"""The states that a person has wanted; faults come before them."""
+LEAST_URGENT = (
+    *(VerdictState.BY_HAND, VerdictState.ALL_QUIET, VerdictState.PAUSED),
+    VerdictState.ONLY_DEAD,
+)
+"""The states behind all faults on a page: those that a person has wanted, then what is over."""
 
 SEVERITIES: dict[VerdictState, Severity] = {
     VerdictState.RATE_LIMITED: "warn",
@@ -77,8 +85,8 @@ REMEDIES = {
     "all workers quiet": "`dpq workers --unquiet {worker} {queue}` lets it take tasks again.",
     "no consumer": "Start a worker, `dpq worker MODULE:NAME {queue}`, or look into the log of the "
     "one that ended.",
-    "consumers elsewhere": "Start the consumers with {queue}, or move the tasks: "
-    "`dpq admin export {queue}`.",
+    "consumers elsewhere": "Let the consumers ask this queue, `dpq worker MODULE:NAME {queue}`, or "
+    "push into the queue that they ask.",
     "all handlers busy": "Restart that process; `dpq admin bulk release --worker {worker} {queue}` "
     "gives its tasks to other workers.",
     "all consumers busy": "Restart that consumer; `dpq admin bulk release --held-for {seconds} "
@@ -99,12 +107,57 @@ REMEDIES = {
     "full": "Add workers, push less, or raise the bound: `q.admin.set_bounds(max_tasks=N)`.",
     "group full": "Find why its tasks do not run, or raise the bound: "
     "`q.admin.set_bounds(max_waiting=N)`.",
-    "producers wait": "Nothing if it does not last; else add workers, or push less.",
+    "producers wait": "If it lasts, add workers, or push less.",
     "seen keys full": "Open the queue with a higher `seen_max_keys`, or push with a shorter "
     "`unique_for`.",
     "schedule died": "`dpq dead replay {task} {queue}` starts it again.",
     "key held by a dead letter": "`dpq dead list {queue}` shows why they died; "
     "`dpq dead replay --all {queue}` runs them again.",
-    "batch stands still": "`dpq stats --batch {batch} {queue}` shows its tasks.",
+    "batch stands still": "`dpq stats --batch {batch} {queue}` counts its tasks; "
+    "`dpq peek --state delayed {queue}` shows when they are due.",
 }
 """Sentences on what to do, by the name of a state, of a cause of one, or of a warning."""
+
+
+DrainState = Literal["clears", "stalled", "will not drain", "even", "unknown", "none due", "empty"]
+
+LONGEST_SECONDS = 20 * 365 * 86_400.0
+"""Seconds: every delay ends sooner. A group with a later end is closed until a user opens it."""
+
+
+class Drain(BaseModel):
+    """The time until all tasks that are due now have started.
+
+    Attributes:
+        seconds: The seconds until then, about; 0.0 if no task is due, None if it is not known.
+        state: `clears`; `stalled`: hardly any task ends; `will not drain`: more come than end;
+            `even`: about as many come as end; `unknown`: no limit says it, and nothing was
+            measured; `none due`: all that is left is delayed or invisible; `empty`: no live task
+            is left.
+        because: What is slowest, in words; for `none due`, when the next task is due.
+        backlog: The tasks that are due and have not begun.
+        low: The least seconds until then, by the scatter of what came and ended; None if that does
+            not decide.
+        high: The most seconds; None if they are not known.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    seconds: float | None
+    state: DrainState
+    because: str
+    backlog: int
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def say(self) -> str:
+        """Say when all will have begun: `all begun in 30 to 40 m`; or why that is not known."""
+        if self.seconds is None or self.state != "clears":
+            return self.because
+        if self.seconds > LONGEST_SECONDS:
+            return "not before it is opened"
+        if self.low is None:
+            return f"all begun in {span(self.seconds)}"
+        high = math.inf if self.high is None else self.high
+        return f"all begun in {span_between(self.low, high)}"

@@ -12,13 +12,16 @@ from dpq.explain.pace import CHANGED_SECONDS, COVERED_SECONDS, Pace, Point, pace
 from dpq.explain.survey import Explained, Overview, Survey, read_survey
 from dpq.explain.verdict import Verdict, VerdictState, one_apart, verdict_of
 from dpq.explain.verdict_facts import ASKED_SECONDS, Facts
+from dpq.explain.waiting import Waiting, explain, read_waiting
 from dpq.limits.rules import LimitRules
+from dpq.model.errors import TaskNotFoundError
 from dpq.model.history import Event
 from dpq.model.task import P, TaskState
-from dpq.script.command import Steps, all_of, together
+from dpq.script.command import Steps, all_of, task_id, together
 from dpq.script.remembered import read_slots
+from dpq.script.values import read_texts
 from dpq.verbs.history import MINUTE
-from dpq.verbs.limit_replies import changes_at, explain
+from dpq.verbs.limit_replies import read_limits
 from dpq.verbs.limits import limit_field
 from dpq.verbs.queue import QueueOperations
 from dpq.verbs.settings import Description
@@ -48,14 +51,22 @@ class Operations(QueueOperations[P]):
 
     def explained(self, id_: str) -> Steps[Explained]:
         """Say why a task is not running, and until when."""
-        found, limits, now_ms = yield from self.waiting(id_)
+        found: Waiting | None = yield self._command(
+            "why", [self._now(), task_id(id_)], read_waiting
+        )
+        if found is None:
+            raise TaskNotFoundError(id_, self.queue_name, "explain")
+        scopes: list[str | None] = [None, found.group] if found.group else [None]
+        args = [self._now(), *(scope or "" for scope in scopes)]
+        now, *texts = yield self._command("view", args, read_texts)
+        limits = read_limits(scopes, {}, texts)
         unattended = ""
         if found.state in (TaskState.READY, TaskState.WAITING):
             verdict = yield from self.verdict()
             stuck = (*UNATTENDED, VerdictState.HANDLERS_BUSY)
             unattended = verdict.because * (verdict.state in stuck)
-        sentence = explain(found, limits, now_ms, unattended)
-        return Explained(sentence, changes_at(found, limits), found.about_ms or None, now_ms)
+        sentence, until = explain(found, limits, int(now), unattended)
+        return Explained(sentence, until, found.about_ms or None, int(now))
 
     def why(self, id_: str | None) -> Steps[str | Verdict]:
         """Say why a task is not running; without an id, make the verdict on the queue."""
@@ -99,10 +110,12 @@ class Operations(QueueOperations[P]):
         if verdict.state is VerdictState.FAILING:
             failures = yield from self.failures(seen.survey.now_ms / 1000)
             return verdict_of(facts._replace(failures=failures))
-        if verdict.state in (VerdictState.UNKNOWN_QUEUE, VerdictState.NO_CONSUMER):
-            names = yield from self.names()
-            elsewhere = yield from self.asked_elsewhere(names, seen.survey)
-            return verdict_of(facts._replace(names=names, elsewhere=elsewhere))
+        never_asked = verdict.state is VerdictState.NO_CONSUMER and seen.survey.asked_ms is None
+        if never_asked or verdict.state is VerdictState.UNKNOWN_QUEUE:
+            (names,) = yield from together([self.names()])
+            if not isinstance(names, Exception):
+                elsewhere = yield from self.asked_elsewhere(names, seen.survey)
+                return verdict_of(facts._replace(names=names, elsewhere=elsewhere))
         return verdict
 
     def asked_elsewhere(self, names: Sequence[str], survey: Survey) -> Steps[str]:

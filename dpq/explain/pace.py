@@ -13,11 +13,9 @@ from dpq.model.history import Slot
 from dpq.model.rates import few, span, span_between
 from dpq.model.reports import QueueStats
 
-COVERED_SECONDS = 300.0
-"""Seconds that a pace covers: over a shorter time, random arrivals make estimates jump."""
-
-STRETCH_SECONDS = 10.0
-"""Seconds of a stretch, the least time over which counts are compared with each other."""
+COVERED_SECONDS, STRETCH_SECONDS = 300.0, 10.0
+"""Seconds that a pace covers: over a shorter time, random arrivals make estimates jump. It is cut
+into stretches, the least time over which counts are compared with each other."""
 
 KEPT_SECONDS = COVERED_SECONDS + 2 * STRETCH_SECONDS
 """Seconds for which callers keep points: those of a pace, and of its first stretch all."""
@@ -26,30 +24,20 @@ LATELY_SECONDS = 60.0
 """Seconds after its last finished task in which a queue counts as moving: the history has a point
 a minute, so less would be a matter of chance."""
 
-CHANGED_SECONDS = 20.0
-"""Seconds after which a change is seen: all consumers are gone, or a load is over."""
+CHANGED_SECONDS, CHANGED = 20.0, 20.0
+"""Seconds after which a change is seen: all consumers are gone, or a load is over. And the squared
+standard errors by which rates before and after differ; by chance in about one of 100 hours."""
 
-CHANGED = 20.0
-"""Squared standard errors by which rates before and after a change differ. By chance that happens
-in about one of 100 hours."""
-
-ERRORS = 2.0
-"""Standard errors on each side of a range: the true rate is in 95 of 100 of them."""
-
-SURE_ERRORS = 5.0
-"""Standard errors from which it is said which of two similar rates is higher."""
+ERRORS, SURE_ERRORS, SIMILAR = 2.0, 5.0, 1.25
+"""Standard errors on each side of a range: the true rate is in 95 of 100 of them. Which of two
+rates is higher takes more of them if the rates are within this factor of each other."""
 
 WIDEST = 4.0
 """The most by which the end of a range is a multiple of its start. A wider range has no end."""
 
-SIMILAR = 1.25
-"""The factor within which as many tasks come as end, about."""
-
-NEAR = 2.0
-"""The factor within which the scatter that was seen counts as that of independent tasks."""
-
-POISSON_PAIRS = 5
-"""Pairs of stretches that are assumed to scatter as independent tasks do, beside the pairs seen."""
+NEAR, POISSON_PAIRS = 2.0, 5
+"""The factor within which the scatter that was seen counts as that of independent tasks; and the
+pairs of stretches that are assumed to scatter so, beside the pairs seen."""
 
 PaceKind = Literal["counting", "stopped", "clears", "open", "even", "grows"]
 """`counting`: too little was seen. `stopped`: no task is finished. `clears`: between `low` and
@@ -119,8 +107,7 @@ UNKNOWN = Pace("counting")
 
 
 class _Stretch(NamedTuple):
-    """Two points at least `STRETCH_SECONDS` apart: how many tasks came and ended between them, and
-    how many of these were finished."""
+    """Tasks that came, ended and were finished between two points, `STRETCH_SECONDS` or more."""
 
     seconds: float
     came: int
@@ -141,8 +128,7 @@ def lasting(points: Sequence[Point]) -> list[Point]:
 def pace_of(points: Sequence[Point], patience: float = CHANGED_SECONDS) -> Pace:
     """Compute the pace from points of the last minutes, the oldest first, the newest now."""
     known = lasting(points)
-    ends = _ends(known)
-    stretches = _stretches(known)
+    ends, stretches = _ends(known), _stretches(known)
     while cut := _change(stretches):
         stretches = stretches[cut:]
     seconds = sum(each.seconds for each in stretches)
@@ -177,11 +163,7 @@ def _ends(points: Sequence[Point]) -> tuple[int, int, bool]:
         return 0, 0, False
     first, last = known[0], known[-1]
     before = [point for point in known if point.at <= last.at - LATELY_SECONDS] or [first]
-    return (
-        max(0, last.acked - first.acked),
-        max(0, last.failed - first.failed),
-        last.acked > before[-1].acked,
-    )
+    return last.acked - first.acked, last.failed - first.failed, last.acked > before[-1].acked
 
 
 def _range(backlog: int, net: float, spread: float, error: float) -> tuple[float, float]:

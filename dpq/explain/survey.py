@@ -13,9 +13,6 @@ from dpq.model.reports import QueueStats, WorkerInfo
 from dpq.script.values import read_fields, read_texts
 from dpq.verbs.limit_replies import read_limits
 
-SEEN_MAX = 1_000_000
-"""Seen keys of a queue that has no bound of its own. Source: lua/lib/seen.lua."""
-
 
 class News(NamedTuple):
     """The newest event of a pause or a closing: when it was, ms, and its detail."""
@@ -65,7 +62,7 @@ class Survey(NamedTuple):
     max_tasks: int  # the bound of live tasks; 0 for none
     max_waiting: int  # the bound of the waiting tasks of each group; 0 for none
     live: int  # live tasks that are stored
-    seen_max: int  # the most keys that stay taken after their task's ack; 0: SEEN_MAX
+    seen_max: int  # the most keys that stay taken after their task's ack; 0: a million
     producers: int  # that wait for room
     died_of: str  # the reason of the newest dead letter, or ""
     fault: str  # its last error

@@ -21,6 +21,7 @@ from dpq.explain.verdict_facts import (
     Verdict,
     alive,
     awake,
+    hangs,
     is_attended,
     moment_of,
     others_ask,
@@ -104,10 +105,8 @@ def no_such_queue(name: str, names: Sequence[str]) -> str:
         return f"there is no queue {name!r}; did you mean {near[0]!r}?"
     if not known:
         return f"there is no queue {name!r}, nor any other: the first push makes one"
-    more = ", ..." * (len(known) > NAMES_SHOWN)
-    return (
-        f"there is no queue {name!r}; there are {', '.join(map(repr, known[:NAMES_SHOWN]))}{more}"
-    )
+    some = ", ".join(map(repr, known[:NAMES_SHOWN])) + ", ..." * (len(known) > NAMES_SHOWN)
+    return f"there is no queue {name!r}; there are {some}"
 
 
 # The rules, in the order of `VerdictState`
@@ -139,23 +138,16 @@ def _unreadable(facts: Facts) -> Verdict | None:
 
 
 def _paused(facts: Facts) -> Verdict | None:
-    until, pause = facts.survey.paused_until, facts.survey.pause
+    until, pause, by, since = facts.survey.paused_until, facts.survey.pause, "", None
     if not until:
         return None
     ends = None if until == "inf" else float(until)
     because = "it is paused until " + ("it is resumed" if ends is None else facts.say(ends))
-    told = re.match(r"by (.*), until ", pause.detail) if pause else None
-    by = told[1] if told else ""
     if pause:
-        because += f"; the pause began at {facts.say(pause.at_ms)}" + (f", by {by}" if by else "")
-    since = pause.at_ms if pause else None
-    return facts.found(
-        *(VerdictState.PAUSED, because),
-        since=since,
-        until=ends,
-        who=by,
-        needs_person=ends is None,
-    )
+        told = re.match(r"by (.*), until ", pause.detail)
+        since, by = pause.at_ms, told[1] if told else ""
+        because += f"; the pause began at {facts.say(since)}" + (f", by {by}" if by else "")
+    return facts.found(VerdictState.PAUSED, because, since=since, until=ends, who=by)
 
 
 def _all_quiet(facts: Facts) -> Verdict | None:
@@ -163,13 +155,11 @@ def _all_quiet(facts: Facts) -> Verdict | None:
     if not facts.due or not few or awake(few) or others_ask(facts.survey, facts.workers):
         return None
     last = max(few, key=lambda worker: worker.quiet_since or worker.seen)
-    since = _ms(last.quiet_since or last.seen)
-    all_of_them = "its only worker is" if len(few) == 1 else f"all {len(few)} workers are"
-    because = f"{tasks_are(facts.due)}, and {all_of_them} quiet"
-    because += "" if len(few) == 1 else ", the last one"
-    because += f" since {facts.say(since)}: {worker_name(last)}"
+    since, who = _ms(last.quiet_since or last.seen), worker_name(last)
+    all_of_them = f"all {len(few)} workers are quiet, the last one"
+    quiet = "its only worker is quiet" if len(few) == 1 else all_of_them
+    because = f"{tasks_are(facts.due)}, and {quiet} since {facts.say(since)}: {who}"
     because += f", told by {last.quiet_by}" if last.quiet_by else ""
-    who = worker_name(last)
     return facts.found(VerdictState.ALL_QUIET, because, since=since, who=who, worker=last.name)
 
 
@@ -207,7 +197,7 @@ def _handlers_busy(facts: Facts) -> Verdict | None:
     slowest = max(facts.workers, key=lambda worker: worker.longest_seconds or 0.0)
     seconds, task = slowest.longest_seconds or 0.0, slowest.longest_task
     free = any(worker.running < worker.concurrency for worker in workers)
-    if free or not workers or not facts.hangs(seconds):
+    if free or not workers or not hangs(facts.stats, seconds):
         return None
     running = sum(worker.running for worker in workers)
     places, who = sum(worker.concurrency for worker in workers), worker_name(slowest)
@@ -227,7 +217,7 @@ def _consumers_busy(facts: Facts) -> Verdict | None:
     """Judge consumers that send no heartbeats, by their leases."""
     survey = facts.survey
     seconds = facts.seconds_since(survey.oldest_ms)
-    if not facts.due or not survey.leases or not facts.hangs(seconds) or survey.oldest_ms is None:
+    if not (facts.due and survey.oldest_ms and hangs(facts.stats, seconds)):
         return None
     because = (
         f"consumers that send no heartbeat hold {survey.leases} "
@@ -304,8 +294,10 @@ def _moving(facts: Facts) -> Verdict | None:
         return None
     leases = facts.survey.leases
     said = [f"{tasks_are(facts.due)}, and {leases} {'is' if leases == 1 else 'are'} running"]
-    if facts.due and facts.drain.state != "unknown":
+    if facts.due and facts.drain.state in ("clears", "even", "will not drain"):
         said.append(facts.drain.say)
+    elif facts.due and facts.pace.kind == "stopped":
+        said.append(facts.pace.say)
     said += [
         f"{scope_name(held)} is {kind_of(held)}{until_text(facts, held)}"
         f"{others_closed(facts, held)}"
@@ -340,24 +332,13 @@ def _empty(facts: Facts) -> Verdict:
 
 
 RULES: tuple[Callable[[Facts], Verdict | None], ...] = (
-    _server_refuses,
-    _unreadable,
-    _paused,
-    _all_quiet,
-    _no_consumer,
-    _handlers_busy,
-    _failing,
-    held_by_limit,
-    _only_delayed,
-    _only_dead,
-    _moving,
-    _unknown_queue,
-    _empty,
+    *(_server_refuses, _unreadable, _paused, _all_quiet, _no_consumer, _handlers_busy, _failing),
+    *(held_by_limit, _only_delayed, _only_dead, _moving, _unknown_queue, _empty),
 )
 """The rules, in the order in which they are asked."""
 
-HOLDS = {VerdictState.UNREADABLE, VerdictState.PAUSED, VerdictState.HANDLERS_BUSY} | {
-    *UNATTENDED,
-    *SENTENCES,
+HOLDS = {
+    *(VerdictState.UNREADABLE, VerdictState.PAUSED, VerdictState.HANDLERS_BUSY),
+    *(*UNATTENDED, *SENTENCES),
 }
 """The states that may hold a queue at the same time."""

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
-from dpq.explain.drain import Drain
-from dpq.explain.incidents import REMEDIES, SEVERITIES, Severity, VerdictState, Warned
+from dpq.explain.incidents import REMEDIES, SEVERITIES, Drain, Severity, VerdictState, Warned
 from dpq.explain.pace import Pace
 from dpq.limits.pools import UNTIL_OPENED_MS
 from dpq.model.history import Event
@@ -127,10 +126,6 @@ class Facts(NamedTuple):
         """Return the seconds since a moment; infinity without one."""
         return float("inf") if at_ms is None else round(max(0.0, self.now - at_ms) / 1000, 3)
 
-    def hangs(self, seconds: float) -> bool:
-        """Return True if a run of so many seconds is far longer than others."""
-        return hangs(self.stats, seconds)
-
     def usual(self) -> str:
         """Say how long runs take."""
         run = self.stats.run
@@ -163,7 +158,8 @@ class Facts(NamedTuple):
         **named: Any,
     ) -> Verdict:
         """Make a verdict. Times are ms; `named` goes into the remedy of the incident."""
-        bad = state not in SEVERITIES
+        if needs_person is None:
+            needs_person = state not in SEVERITIES and until is None
         return Verdict(
             queue=self.queue,
             state=state,
@@ -172,7 +168,7 @@ class Facts(NamedTuple):
             until=moment_of(until),
             who=who,
             what_to_do=self.remedy(state if incident is None else incident, **named),
-            needs_person=bad if needs_person is None else needs_person,
+            needs_person=needs_person,
         )
 
 

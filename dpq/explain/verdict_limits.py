@@ -1,16 +1,19 @@
 """The verdict on a queue that a limit holds: whose limit, of which kind, until when. No I/O."""
 
+from __future__ import annotations  # Held is loaded for types only
+
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from dpq.explain.incidents import VerdictState
-from dpq.explain.survey import Held
-from dpq.explain.verdict_facts import Facts, Verdict, tasks_are, worker_name
-from dpq.limits.limits import spent_words
+from dpq.explain.verdict_facts import Facts, Verdict, hangs, tasks_are, worker_name
+from dpq.limits.limits import quota_text
 from dpq.limits.pools import UNTIL_OPENED_MS
-from dpq.limits.quota import quota_text
-from dpq.limits.states import spent_quota
+from dpq.limits.states import spent_quota, spent_words
 from dpq.model.rates import per_text, span
+
+if TYPE_CHECKING:
+    from dpq.explain.survey import Held
 
 FLOWS_SECONDS = 60.0
 """Seconds: a limit that opens sooner paces its tasks, and holds none."""
@@ -42,7 +45,7 @@ def kind_of(held: Held) -> VerdictState:
 def _still_flows(facts: Facts, held: Held) -> bool:
     """Return True if tasks of a closed scope start again and again."""
     if kind_of(held) is VerdictState.CONCURRENCY:
-        return not facts.hangs(facts.seconds_since(held.held_ms)) and bool(held.holder)
+        return not hangs(facts.stats, facts.seconds_since(held.held_ms)) and bool(held.holder)
     soon = (_opens_ms(held) or 0.0) - facts.now <= FLOWS_SECONDS * 1000
     return kind_of(held) is VerdictState.PACED and soon
 
@@ -86,7 +89,7 @@ def _finding_of(facts: Facts, few: Sequence[Held]) -> Verdict | None:
     needs = kind in (VerdictState.BY_HAND, VerdictState.CONCURRENCY)
     if kind in (VerdictState.QUOTA, VerdictState.BY_HAND) and until is not None:
         needs = until - facts.now > LONG_SECONDS * 1000
-    needs = needs and not _still_flows(facts, first)
+    needs &= not _still_flows(facts, first)
     helps = needs or kind is VerdictState.BY_HAND or state.reason == "in order"
     return facts.found(
         *(kind, because, said.incident if helps else ""),

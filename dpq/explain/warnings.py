@@ -7,8 +7,10 @@ each, and tests/daemon/test_verdicts.py plants each.
 from collections.abc import Iterator
 
 from dpq.explain.incidents import Warned
-from dpq.explain.survey import SEEN_MAX
 from dpq.explain.verdict_facts import Facts
+
+SEEN_MAX = 1_000_000
+"""Seen keys of a queue that has no bound of its own. Source: lua/lib/seen.lua."""
 
 
 def warnings_of(facts: Facts) -> list[tuple[Warned, str, str]]:

@@ -14,15 +14,16 @@ from typing import Any
 from dpq.limits.limits import (
     EVERY_GROUP,
     MAX_CONCURRENCY,
+    MAX_QUOTAS,
     MAX_WINDOWS,
     Adaptive,
+    Quota,
     RateLimit,
     Reserve,
     per_ms,
     whole_ms,
 )
 from dpq.limits.pools import pool_members
-from dpq.limits.quota import MAX_QUOTAS, Quota
 from dpq.limits.words import as_written, read_word, write_word
 from dpq.model.errors import ConfigurationError
 from dpq.model.validation import MAX_SECONDS, label, number, whole_number

@@ -1,13 +1,30 @@
 """Limits as callers look at them: pydantic data, loaded when something looks. No I/O, no clock."""
 
+import math
+from collections.abc import Sequence
 from datetime import datetime
+from typing import Literal, get_args
 
 from dpq.limits.budget import Budget
-from dpq.limits.limits import RateLimit, Reason
-from dpq.limits.quota import Quota
+from dpq.limits.limits import Quota, RateLimit
 from dpq.model.frozen import Frozen
 
 __all__ = ["LimitState", "MemberState", "QuotaState"]
+
+Reason = Literal[
+    "rate limited",
+    "closed by hand",
+    "unreadable",
+    "probe",
+    "concurrency",
+    "spent",
+    "quota",
+    "observed",
+    "in order",
+]
+
+_REASONS: dict[str, Reason] = dict(zip("lhupcsqoi", get_args(Reason), strict=True))
+"""By the letters of the script `view`."""
 
 
 class QuotaState(Frozen):
@@ -121,3 +138,22 @@ def spent_quota(state: LimitState | MemberState) -> QuotaState | None:
     """Return the quota that opens a closed scope when its next period begins; None without one."""
     opens = (each for each in state.quotas if each.resets_at == state.opens_at)
     return next(opens, None) if state.reason == "quota" else None
+
+
+def reason_of(letter: str) -> Reason | None:
+    """Return the reason for a letter of the script `view`."""
+    return _REASONS.get(letter)
+
+
+def last_to_open(
+    windows: Sequence[RateLimit], units_left: Sequence[float]
+) -> tuple[RateLimit, float] | None:
+    """Return the window that takes longest until it has what a task needs, and what it has left."""
+    needed = max(1, math.floor(min(units_left, default=0)) + 1)  # the least that does not fit
+    both = zip(windows, units_left, strict=False)
+    return max(both, key=lambda each: (needed - each[1]) * each[0].per / each[0].rate, default=None)
+
+
+def spent_words(left: float) -> str:
+    """Say that no task may run by a window or a quota: with units left, a task needs more."""
+    return "is spent" if left < 1 else "has too few units left"

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NoReturn, TypeVar, get_args
 
-from dpq.limits.limits import Adaptive, RateLimit, Reserve
-from dpq.limits.quota import Period, Quota, quota_text
+from dpq.limits.limits import Adaptive, Period, Quota, RateLimit, Reserve, quota_text
 from dpq.model.errors import ConfigurationError
 from dpq.model.rates import per_text
 from dpq.model.validation import unit_name

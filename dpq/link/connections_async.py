@@ -45,10 +45,10 @@ class AsyncConnections(AsyncAsking):
 
     async def call_all(self, commands: Sequence[Command[Any]]) -> list[Any]:
         """Async `Connections.call_all`."""
+        replies: list[Any] = [MISSING] * len(commands)  # of a node that nobody knows
         if self.nodes.direct and not self.nodes.clustered:
-            return await self._exchange_well(self.nodes.only, commands)
-        replies: list[Any] = [MISSING] * len(commands)
-        if self.nodes.direct:
+            replies = await self._exchange(self.nodes.only, commands)
+        elif self.nodes.direct:
             try:
                 await self.nodes.ready()
                 parts = self.nodes.split(command.keys[0] for command in commands)
@@ -58,13 +58,13 @@ class AsyncConnections(AsyncAsking):
             async def exchange(node: Node, positions: list[int]) -> None:
                 some = [commands[position] for position in positions]
                 for position, reply in zip(
-                    positions, await self._exchange_well(node, some), strict=True
+                    positions, await self._exchange(node, some), strict=True
                 ):
                     replies[position] = reply
 
             await asyncio.gather(*(exchange(node, at) for node, at in parts.items() if node))
         for position, reply in enumerate(replies):
-            if reply is MISSING:  # no node of the cluster has the keys, or it is another client
+            if isinstance(reply, Exception) and is_undone(reply):
                 replies[position] = await self._again(commands[position], reply)
         return replies
 
@@ -90,14 +90,6 @@ class AsyncConnections(AsyncAsking):
         finally:
             idle.append(link)
         return judged(commands, self._durability, replies)
-
-    async def _exchange_well(self, node: Node, commands: Sequence[Command[Any]]) -> list[Any]:
-        """Send commands to a node, and those once more that need it."""
-        replies = await self._exchange(node, commands)
-        for position, reply in enumerate(replies):
-            if isinstance(reply, Exception) and is_undone(reply):
-                replies[position] = await self._again(commands[position], reply)
-        return replies
 
     async def tell(self, target: Node | str, *command: Any) -> Any:
         """Send any command over a shared connection: a wait that ends takes none of the pool."""

@@ -1,11 +1,9 @@
 """Pauses after failures: of a task, and of a server. No clock, no server; chance is passed in."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
-from dpq.model.errors import ConfigurationError
-
-__all__ = ["Backoff"]
+from dpq.model.validation import number
 
 FIRST_PAUSE_SECONDS = 0.1
 """Seconds to wait after the first error of the server; doubled after each further one."""
@@ -36,13 +34,8 @@ class Backoff:
     jitter: float = 0.2
 
     def __post_init__(self) -> None:
-        for name in (field.name for field in fields(self)):
-            value, (low, high) = getattr(self, name), _BOUNDS[name]
-            number = isinstance(value, int | float) and not isinstance(value, bool)
-            if not (number and low <= value <= high):
-                raise ConfigurationError(
-                    f"Backoff {name} is {value!r}: it must be a number from {low} to {high}"
-                )
+        for name, (low, high) in _BOUNDS.items():
+            number(f"Backoff {name}", getattr(self, name), "a number", low, high)
 
     def delay(self, attempt: int, chance: float) -> float:
         """Return the seconds to wait after attempt `attempt` (from 1); `chance` is from 0 to 1."""

@@ -6,25 +6,6 @@ Errors of the Redis client pass through unwrapped: callers already handle them.
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = [
-    "BatchFinishedError",
-    "BatchNotFoundError",
-    "ConfigurationError",
-    "CostWarning",
-    "DPQError",
-    "DuplicateTaskError",
-    "LeaseLostError",
-    "LimitTimeoutError",
-    "NotConfirmedError",
-    "PayloadError",
-    "QueueFullError",
-    "ResultTimeoutError",
-    "ServerWarning",
-    "TaskDeadError",
-    "TaskNotFoundError",
-]
-
-
 MOST_QUOTED = 200
 """Characters of a wrong argument, with its name, in the text of an error."""
 

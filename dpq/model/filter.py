@@ -9,7 +9,7 @@ from typing import Any
 
 from dpq.model.errors import ConfigurationError
 from dpq.model.priority import encode_priority
-from dpq.model.task_state import TaskState
+from dpq.model.task import TaskState, task_state
 from dpq.model.validation import MAX_SECONDS, label, number
 
 
@@ -75,12 +75,7 @@ class Filter:
     def __post_init__(self) -> None:
         """Check the values; raise ConfigurationError for a wrong one."""
         if self.state is not None:
-            try:
-                object.__setattr__(self, "state", TaskState(self.state))
-            except ValueError:
-                raise ConfigurationError(
-                    f"state is {self.state!r}: it must be one of {', '.join(TaskState)}"
-                ) from None
+            object.__setattr__(self, "state", task_state(self.state))
         for name in ("text", "reason", "key_prefix"):
             if (value := getattr(self, name)) is not ANY:
                 filter_text(name, value)

@@ -10,8 +10,6 @@ from pydantic import Field, computed_field
 
 from dpq.model.frozen import Frozen
 
-__all__ = ["Event", "Slot", "Times"]
-
 BOUNDS: tuple[float, ...] = tuple(
     lead * 10**decade / 1000 for decade in range(9) for lead in (1, 2.5, 5)
 )
@@ -149,6 +147,10 @@ class Granted(NamedTuple):
 
     at_ms: int
     totals: dict[str, tuple[int, dict[str, int]]]
+
+
+CHANGES = ("paused", "resumed", "quieted", "unquieted", "limit_set", "by_hand")
+"""The kinds of events of what operators have done. Source: lua/lib/operator.lua."""
 
 
 class Event(Frozen):

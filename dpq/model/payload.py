@@ -9,6 +9,7 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from dpq.model.errors import ConfigurationError, PayloadError
 from dpq.model.unchanged import change
+from dpq.model.validation import whole_number
 
 P = TypeVar("P")
 
@@ -24,12 +25,7 @@ class Codec(Generic[P]):
     """
 
     def __init__(self, payload_type: Any, max_bytes: int) -> None:
-        if type(max_bytes) is not int or not 1 <= max_bytes <= MAX_PAYLOAD_BYTES:
-            raise ConfigurationError(
-                f"max_payload_bytes is {max_bytes!r}: it must be an int from 1 to "
-                f"{MAX_PAYLOAD_BYTES}"
-            )
-        self.max_bytes = max_bytes
+        self.max_bytes = whole_number("max_payload_bytes", max_bytes, 1, MAX_PAYLOAD_BYTES)
         self._adapter: TypeAdapter[P] | None = None
         self._payload_type = payload_type
         if payload_type is not Any:

@@ -42,6 +42,11 @@ def encode_priority(priority: float) -> tuple[str, str]:
     )
 
 
+def priority_or_none(priority: float | None) -> tuple[str, str]:
+    """Turn a new priority into its text and residual; two empty texts for None."""
+    return ("", "") if priority is None else encode_priority(priority)
+
+
 def _residual(priority: int) -> str:
     lost = priority - int(float(priority))
     if lost > 0:

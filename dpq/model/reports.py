@@ -6,8 +6,6 @@ from dpq.model.frozen import Frozen
 from dpq.model.history import Counts
 from dpq.model.task_data import Attempts
 
-__all__ = ["BulkProgress", "Health", "Imported", "LeaseInfo", "Problem", "QueueStats", "WorkerInfo"]
-
 
 class QueueStats(Counts):
     """The number of tasks in each state, and running totals since the queue began.

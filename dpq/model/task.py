@@ -8,29 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, NoReturn, TypedDict
 
 from typing_extensions import TypeVar  # pydantic brings it along; typing's own has no default yet
 
 from dpq.model.errors import ConfigurationError
 from dpq.model.late import late
 from dpq.model.task_state import P as P
-from dpq.model.task_state import TaskState
+from dpq.model.task_state import TaskState as TaskState
 
 if TYPE_CHECKING:
-    from dpq.model.task_data import DeadTask, Task
+    from dpq.model.task_data import DeadTask as DeadTask
+    from dpq.model.task_data import Task as Task
     from dpq.model.validation import Delays
 
-__all__ = [
-    "Cost",
-    "DeadTask",
-    "OnDead",
-    "OnDuplicate",
-    "Popped",
-    "Push",
-    "Task",
-    "TaskState",
-]
 
 Nothing = TypeVar("Nothing", default=None)
 """The type of `task` if a pop found none: None, or Never if the pop waits for ever."""
@@ -114,6 +105,32 @@ class Push(NamedTuple, Generic[P]):
     max_lapses: int | None = None
     debounce: float | None = None
     debounce_max: float | None = None
+
+
+class KeyOptions(TypedDict, total=False):
+    """The options of a push that have no place, only a name, for type checkers."""
+
+    group: str | None
+    key: str | None
+    on_duplicate: OnDuplicate
+    max_attempts: float | None
+    expires_in: float | None
+    cost: Cost
+    every: float | None
+    cron: str | None
+    timezone: str
+    at: datetime | None
+    visibility: float | None
+    time_limit: float | None
+    member: str | None
+    batch: str | None
+    unique_for: float | None
+    after: Sequence[str] | None
+    on_dead: OnDead
+    backoff: Delays | None
+    max_lapses: int | None
+    debounce: float | None
+    debounce_max: float | None
 
 
 class TaskName(NamedTuple):

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from dpq.queue.life import QueueLife
     from dpq.verbs.bulk import BulkAction
 
-__all__ = ["Admin"]
-
 
 class Admin(Generic[P]):
     """The calls of operators on one queue, `q.admin`: `for worker in q.admin.workers(): ...`."""
@@ -81,8 +79,7 @@ class Admin(Generic[P]):
         """Return what the queue counted and held, minute by minute, the oldest first.
 
         Minutes are kept for a day, quarters of an hour for 14 days. Workers, the scheduler and the
-        dashboard store them while they run, and while tasks move; a slot that is missing costs
-        resolution and loses no count.
+        dashboard store them; a slot that is missing costs resolution and loses no count.
 
         Args:
             seconds: How far back (1 to 1 209 600). Up to a day the slots are minutes, else quarters
@@ -131,9 +128,8 @@ class Admin(Generic[P]):
     def quiet(self, worker: str, *, by: str | None = None) -> int:
         """Tell a worker to take no new tasks of this queue; it finishes those that it runs.
 
-        The worker hears of it by its next heartbeat, within 10 s. It gives back, uncounted, the
-        tasks that it has not begun, and goes on with its other queues. It stays quiet until
-        `unquiet`, or until it ends. Safe to call again.
+        The worker hears of it within 10 s. It gives back, uncounted, the tasks that it has not
+        begun, and goes on with its other queues, until `unquiet`. Safe to call again.
 
         Args:
             worker: The name of a worker, or the id of one run: `workers` lists both.
@@ -167,8 +163,7 @@ class Admin(Generic[P]):
         `q.admin.release_held(q.admin.held(worker="w"))`.
 
         Each is ready at once, so it may run again while its holder, if that is alive, still works
-        on it. The holder's lease is lost at its next extension. It may still ack the task until
-        another consumer has popped it. The call goes in bounded steps, 100 leases at once.
+        on it. The holder may still ack the task until another consumer has popped it.
 
         Returns:
             The number that were given back. A delivery that has ended meanwhile is left alone.
@@ -181,9 +176,7 @@ class Admin(Generic[P]):
 
         dead = getattr(chosen, "state", None) is TaskState.DEAD
         bulk = Bulk(self._operations, "purge" if dead else "cancel", chosen)
-        while self._session.run(bulk.count_some):
-            pass
-        return bulk.count
+        return self._session.run(bulk.count_all)
 
     def bulk(
         self,
@@ -207,7 +200,7 @@ class Admin(Generic[P]):
             chosen: The filter; None for all tasks of the states that the action takes.
             priority: The new priority of `update`.
             reason: The reason of `bury`.
-            rate: Of `replay`: tasks per second, from 0.001; None: as fast as it goes.
+            rate: Of `replay`: tasks per second, from 0.001: they come due one after another.
             progress: Called after each step; the action stops if it returns False.
             by: The person or program that does so, for the event.
 
@@ -224,15 +217,7 @@ class Admin(Generic[P]):
         bulk = Bulk(
             self._operations, action, EVERY_TASK if chosen is None else chosen, value, rate, by
         )
-        goes_on = True
-        while goes_on and self._session.run(bulk.count_some):
-            goes_on = progress is None or progress(bulk.progress()) is not False
-        while goes_on and (taken := self._session.run(bulk.step)) is not None:
-            goes_on = progress is None or progress(bulk.progress()) is not False
-            if goes_on and rate and not bulk.is_over:
-                pause(taken / rate)
-        self._session.run(bulk.tell)
-        return bulk.progress(stopped=not goes_on)
+        return self._session.run(bulk.run, progress)
 
     def set_bounds(
         self,
@@ -245,8 +230,7 @@ class Admin(Generic[P]):
 
         What is not named stays as it is. So every process may set the same bounds at its start. A
         bound refuses new tasks only: a task that comes back and a push that meets the task of its
-        key need no room. So a queue may hold more than its bound, until consumers have worked it
-        down.
+        key need no room.
 
         Args:
             max_tasks: The most live tasks, delayed and running ones included, 1 to 10^9; 0: no
@@ -323,10 +307,8 @@ class Admin(Generic[P]):
         """Add the tasks of an export, with their ids, states, due times, counts and places.
 
         If the queue does not exist, it is created with the settings of the export. Each step adds
-        up to 100 tasks, all of them or none, and notes its last line in the queue. So if the import
-        is called again with the same lines, after whatever error, it goes on where it was: no task
-        is added twice, also if consumers have ended some. A task that the queue has is left as it
-        is.
+        up to 100 tasks, all of them or none, and notes its last line in the queue. So a call with
+        the same lines, after whatever error, goes on where the import was, and adds no task twice.
 
         Args:
             lines: The lines of `export`: a file, a list or any iterable.

@@ -15,8 +15,7 @@ from dpq.model.errors import ConfigurationError
 from dpq.model.queue_settings import Settings, SharedSettings
 from dpq.model.task import P, Popped
 from dpq.model.validation import Delays, nearest
-from dpq.queue.end_log import EndLog
-from dpq.queue.refusals import log_refused
+from dpq.queue.end_log import EndLog, log_refused
 from dpq.script.durability import Durability, named_durability
 
 if TYPE_CHECKING:
@@ -104,8 +103,7 @@ class QueueBase(Generic[P]):
                 tokens. Only `"none"` goes with LIFO or aging; a new queue has it.
             payloads: `"apart"` stores every payload in a key that only roles which read payloads
                 reach; `"inline"` stores those of at most 512 bytes in the tasks' records, which is
-                faster, takes less memory, and can be read by an overview and a blind producer too:
-                docs/security.md. A new queue: `"inline"`.
+                faster: docs/security.md. A new queue: `"inline"`.
             backoff: The delay of a failed task before its next attempt: a `Backoff`, or a list of 1
                 to 16 delays, as in `[1, 5, 30, 300]` (seconds, or timedeltas, 0 to 10 years). The
                 last delay repeats, and a list has no jitter. A task's own (`push(backoff=)`) comes
@@ -229,18 +227,22 @@ def check_one_client(queues: Sequence[QueueBase[Any]], kind: type[QueueBase[Any]
         )
 
 
-def wanted_task(id_: str | None, timeout: float | None, *, force: bool) -> tuple[str, bool] | None:
-    """Check the arguments of a pop that names its task; return None if it names none."""
+def wanted_task(
+    id_: str | None, timeout: float | None, *, force: bool
+) -> tuple[str, str] | tuple[()]:
+    """Check the arguments of a pop that names its task, as the verb takes them; () for none."""
+    from dpq.script.command import task_id
+
     if id_ is None:
         if force:
             raise ConfigurationError("force is True without an id: give the id of a delayed task")
-        return None
+        return ()
     if timeout != 0:
         raise ConfigurationError(
             f"timeout is {timeout!r}: a pop by id does not wait, so leave it out; why({id_!r}) "
             "says when the task may run"
         )
-    return id_, force
+    return task_id(id_), "1" if force else ""
 
 
 def operations_named(queue_name: str) -> Operations[Any]:

@@ -11,8 +11,6 @@ from dpq.link.session import QueueSession
 from dpq.model.task import DeadTask, P
 from dpq.verbs.stored import chosen_by, some_ids
 
-__all__ = ["DeadLetters"]
-
 
 class DeadLetters(Generic[P]):
     """The dead letters of one queue: `q.dead`."""

@@ -10,8 +10,6 @@ from dpq.link.session_async import AsyncQueueSession
 from dpq.model.task import DeadTask, P
 from dpq.verbs.stored import chosen_by, some_ids
 
-__all__ = ["AsyncDeadLetters"]
-
 
 class AsyncDeadLetters(Generic[P]):
     """The dead letters of one queue: `q.dead`."""

@@ -19,6 +19,7 @@ from dpq.script.refusals import GIVEN_UP
 
 if TYPE_CHECKING:
     from dpq.model.task import Task
+    from dpq.script.replies import Batch
 
 log = logging.getLogger(__name__)
 
@@ -135,3 +136,21 @@ class EndLog:
         more_of_it = {"scope": scope, "seconds": seconds, "status": status, "until": until}
         text, words = "%s: task %s met %s: %s", (limit, said)
         self._log(logging.INFO, "rate_limited", queue, task, text, *words, **more_of_it)
+
+
+def log_refused(queue_name: str, batch: Batch[Any]) -> None:
+    """Log the tasks that a pop has refused: the caller gets the other tasks, and not the errors."""
+    if batch.failed:
+        line = error_line(batch.failed)
+        log.warning(
+            "%s: a validator of the payload failed, which counts as a failed attempt: %s",
+            *(queue_name, line),
+            extra=fields("attempt_failed", queue=queue_name, error=line),
+        )
+    for task_id, text in batch.buried:
+        reason = text.partition("\n")[0]  # the other lines show a part of the payload
+        log.info(
+            "%s: task %s is dead: %s",
+            *(queue_name, task_id, reason),
+            extra=fields("died", queue=queue_name, task_id=task_id, reason=reason),
+        )

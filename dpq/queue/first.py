@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from dpq.model.task import Task
     from dpq.queue.life import Sleep
 
-__all__ = ["pop_first"]
-
 
 def pop_first(
     queues: Iterable[DPQ[P]], timeout: float | None = 0, visibility: float | None = None

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from dpq.model.task import Task
     from dpq.queue.life_async import Sleep
 
-__all__ = ["pop_first_async"]
-
 
 async def pop_first_async(
     queues: Iterable[AsyncDPQ[P]], timeout: float | None = 0, visibility: float | None = None

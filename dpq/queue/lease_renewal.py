@@ -148,33 +148,24 @@ class Leases:
         """Let a lease go that is lost, and tell its holder, once."""
         if self._held.pop(key, None):
             lease.alive, lease.cancelled = False, cancelled
-            self._log_lost(lease.task, cancelled=cancelled)
+            level, event = logging.WARNING, "lease_lost"
+            text = "%s: lease of task %s lost: another consumer may have it"
+            if cancelled:
+                level, event = logging.INFO, "cancelled"
+                text = "%s: task %s was cancelled while it runs"
+            extra = about(event, None, self.queue_name, lease.task, reason="extend")
+            log.log(level, text, self.queue_name, lease.task.id, extra=extra)
             if lease.lost:
                 lease.lost()
         else:
             self._ending.pop(key, None)
 
-    def _log_lost(self, task: Task[Any], *, cancelled: bool) -> None:
-        log.log(
-            logging.INFO if cancelled else logging.WARNING,
-            "%s: task %s was cancelled while it runs"
-            if cancelled
-            else "%s: lease of task %s lost: another consumer may have it",
-            *(self.queue_name, task.id),
-            extra=about(
-                "cancelled" if cancelled else "lease_lost",
-                *(None, self.queue_name, task),
-                reason="extend",
-            ),
-        )
-
     def _put_off(self, leases: dict[Key, Lease]) -> None:
-        about = fields("not_extended", queue=self.queue_name, count=len(leases))
         log.warning(
             "%s: cannot extend %d leases now, next try soon",
             *(self.queue_name, len(leases)),
             exc_info=True,
-            extra=about,
+            extra=fields("not_extended", queue=self.queue_name, count=len(leases)),
         )
         now = time.monotonic()
         for lease in leases.values():

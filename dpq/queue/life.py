@@ -75,7 +75,7 @@ class QueueLife(QueueBase[P]):
         most: int,
         timeout: float | None,
         visibility: float | None,
-        wanted: tuple[str, bool] | None = None,
+        wanted: tuple[str, str] | tuple[()] = (),
     ) -> list[Task[P]]:
         """Take tasks, and wait for them."""
         return self._look_or_wait(most, timeout, visibility, self._sleep, wanted)

@@ -103,7 +103,7 @@ class AsyncQueueLife(QueueBase[P]):
         most: int,
         timeout: float | None,
         visibility: float | None,
-        wanted: tuple[str, bool] | None = None,
+        wanted: tuple[str, str] | tuple[()] = (),
     ) -> list[Task[P]]:
         """Take tasks, and wait for them; tasks that come after a cancellation are given back."""
         look = partial(self._look_or_wait, most, timeout, visibility, wanted=wanted)

@@ -2,14 +2,15 @@
 """Permits: units of a limit, taken without a task.
 
 `DPQ.acquire` and the transports for HTTP clients call it. `limits/permit` decides how long a
-caller sleeps, the modules `units` wait. This module asks the server.
+caller sleeps. This module asks the server, and waits.
 """
 
 from __future__ import annotations  # the import makes no model for each `Task[P]`
 
 import logging
+import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, cast
 
 from redis.exceptions import RedisError
@@ -24,9 +25,7 @@ from dpq.model.log_fields import fields
 from dpq.model.task import Cost
 from dpq.model.validation import error_line
 from dpq.queue.lease_renewal import Leases
-from dpq.queue.units import take_units
-
-__all__ = ["Permit"]
+from dpq.queue.pauses import THROWN_AWAY, pause
 
 log = logging.getLogger(__name__)
 
@@ -81,11 +80,10 @@ class Permit:
         """Report the answer of the host.
 
         A 429, and what else `RateLimited.from_response` takes for a limit, closes the member of the
-        pool, else the group (without a group, the queue) for all consumers and callers. The next
-        task or permit is a probe. The request stays spent; other units are given back, unless
-        `spent` was called before. A longer closing is never shortened. If a good answer says what
-        is left, all callers and consumers obey it (see `observe` of the queue). If the report
-        cannot be sent, that is logged, and no error is raised: your request is done.
+        pool, else the group (without a group, the queue) for all, as `rate_limited` of the queue
+        does. The request stays spent; other units are given back, unless `spent` was called before.
+        What a good answer says is left, all obey (`observe` of the queue). If the report cannot be
+        sent, that is logged, and no error is raised: your request is done.
 
         Args:
             response: A response of requests, httpx, aiohttp or urllib; or the status of another
@@ -205,3 +203,49 @@ class Permit:
 def take_permit(queue: Any, request: PermitRequest) -> Permit:
     """Wait for units of a limit."""
     return Permit(queue, *take_units(queue, request))
+
+
+def take_units(queue: Any, request: PermitRequest) -> tuple[Caller, float]:
+    """Wait for units of a limit; return the caller that has them, and the seconds it has waited.
+
+    A question goes on though its caller is cancelled: what its answer gives is given back.
+    """
+    began = time.monotonic()
+    caller, listener = Caller(request, began), queue._listener
+    asking = gone = False
+
+    def ask() -> float:
+        nonlocal asking
+        asking = True
+        try:
+            acquire = queue._operations.acquire
+            answer = queue._session.run(acquire, caller, time.monotonic())
+            return caller.receive(answer, time.monotonic())
+        finally:
+            asking = False
+            if gone:
+                give_up()
+
+    def give_up() -> None:
+        """Give a booking back; end a lease, or a place in the line."""
+        if caller.held or caller.place or caller.moment:
+            with suppress(DPQError, RedisError):
+                queue._session.run(queue._operations.give_up, caller)
+
+    try:
+        with listener.ear(caller.id) as ear:
+            while not caller.granted:
+                caller.channel = listener.channel
+                seconds = queue._finish(ask)
+                if caller.place and not listener.subscribe():
+                    listener.wait(ear, seconds)
+                elif not caller.place and seconds > 0:
+                    pause(seconds)
+    except THROWN_AWAY:
+        raise
+    except BaseException:
+        gone = True
+        if not asking:
+            queue._finish(give_up)
+        raise
+    return caller, time.monotonic() - began

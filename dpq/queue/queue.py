@@ -33,8 +33,8 @@ from dpq.limits.signals import Scope, Signal, signal_of
 from dpq.model.errors import LeaseLostError, NotConfirmedError
 from dpq.model.log_fields import fields
 from dpq.model.results import DEFAULT_KEEP, NO_RESULT, progress_text, result_line
-from dpq.model.task import Cost, OnDead, OnDuplicate, P, Popped, Push, TaskState, task_state
-from dpq.model.validation import Delays, milliseconds
+from dpq.model.task import Cost, KeyOptions, P, Popped, Push, TaskState, task_state
+from dpq.model.validation import milliseconds
 from dpq.queue.base import QueueSettings, wanted_task
 from dpq.queue.end_log import log_failed
 from dpq.queue.inside import process_name
@@ -45,8 +45,7 @@ if TYPE_CHECKING:
     from dpq.explain.verdict import Verdict
     from dpq.limits.answers import Headers
     from dpq.limits.budget import Budget
-    from dpq.limits.limits import Adaptive, RateLimit, Reserve
-    from dpq.limits.quota import Quota
+    from dpq.limits.limits import Adaptive, Quota, RateLimit, Reserve
     from dpq.model.batch_state import BatchState
     from dpq.model.reports import Problem, QueueStats
     from dpq.model.result_data import Result
@@ -59,7 +58,6 @@ if TYPE_CHECKING:
     from dpq.script.command import Steps
     from dpq.script.replies import Batch, Kept
 
-__all__ = ["DPQ"]
 
 log = logging.getLogger(__name__)
 
@@ -153,28 +151,8 @@ class DPQ(QueueLife[P]):
         priority: float = 0,
         delay: float | timedelta = 0,
         *,
-        group: str | None = None,
-        key: str | None = None,
-        on_duplicate: OnDuplicate = "keep",
-        max_attempts: float | None = None,
-        expires_in: float | None = None,
-        cost: Cost = 1,
-        every: float | None = None,
-        cron: str | None = None,
-        timezone: str = "UTC",
-        at: datetime | None = None,
-        visibility: float | None = None,
-        time_limit: float | None = None,
-        member: str | None = None,
-        batch: str | None = None,
-        unique_for: float | None = None,
-        after: Sequence[str] | None = None,
-        on_dead: OnDead = "bury",
-        backoff: Delays | None = None,
-        max_lapses: int | None = None,
-        debounce: float | None = None,
-        debounce_max: float | None = None,
         timeout: float | None = 0,
+        **options: Unpack[KeyOptions],
     ) -> str:
         """Add a task, ready now or after `delay`: `q.push({"url": url}, 5, group=host, key=url)`.
 
@@ -199,44 +177,38 @@ class DPQ(QueueLife[P]):
                 as in `{"tokens": 1800}`: up to 4 units beside requests (`""`, 1 unless named). If a
                 task costs more than a window ever grants, it takes the whole window.
             every: Seconds (0.001 to 10 years) between the runs of a recurring task, counted from
-                the time when it is first due. After each ack it comes back at the next such time;
-                so it does once the attempts of a run are spent. An `update` without `every` or
-                `cron` makes it a task of one run: docs/recurring.md.
-            cron: A cron expression of five fields (six: seconds first) instead of `every`. The task
-                is first due at the next of these times, so give no `delay`.
+                the time when it is first due: docs/recurring.md.
+            cron: A cron expression of five fields (six: seconds first), instead of `every` and
+                `delay`.
             timezone: The time zone of `cron`: an IANA name, as in `Europe/Berlin`.
             at: The time when the task is ready, instead of `delay`: a datetime with a time zone, at
-                most 10 years ahead. If it has passed, the task is ready now. DPQ asks the server's
-                clock first: that costs one round trip, and the task is late by as much.
+                most 10 years ahead. It costs a round trip more, to ask for the server's clock.
             visibility: Seconds of each lease of this task, 0.001 to 10 years, instead of what its
                 consumers say.
             time_limit: Seconds that a worker lets its handler run, 0.001 to 10 years, instead of
                 the worker's own limit.
-            member: The member of its group's pool that the task is to run as, and no other: 1 to
-                100 bytes. While that member is closed, or not in the pool, the tasks of the group
-                that come after this one wait, too. It means nothing for a group without members.
+            member: The only member of its group's pool that the task may run as: 1 to 100 bytes.
+                While it is closed, or not in the pool, the tasks behind this one wait, too.
             batch: The name of its batch, 1 to 200 bytes: `batch` counts what becomes of its tasks.
                 A task whose key is taken is in no new batch, unless `update` or `rerun` names one.
             unique_for: Seconds (0.001 to 10 years, or `math.inf`: for ever) for which `key` stays
                 taken after the ack of the task. A push that meets such a seen key adds nothing and
-                returns the id of the acked task; with `on_duplicate="error"` it raises. `update`
-                and `rerun` add a new task, and so does every push after `q.admin.forget(key)`. A
-                task that ends otherwise leaves no seen key.
+                returns the id of the acked task, or raises (`error`); `update` and `rerun` add a
+                new task. `q.admin.forget(key)` frees it.
             after: The ids of up to 16 tasks. This task cannot run until all of them have ended; its
                 `delay` counts from then. A task that is not stored has ended.
             on_dead: What to do if one of these tasks dies or is cancelled: `bury` this task, too,
                 with a reason that names the other one; or `run` it once all of them have ended.
             backoff: The delays after its failed attempts, as in `[1, 5, 30, 300]`, instead of the
-                queue's backoff: 1 to 16 numbers of seconds, or timedeltas, from 0 to 10 years. The
-                last one repeats. They are exact, without jitter.
+                queue's backoff: 1 to 16 numbers of seconds, or timedeltas, from 0 to 10 years,
+                without jitter. The last one repeats.
             max_lapses: Leases that may run out (the consumer died or hung) until it is dead, with
                 the reason `lapses spent`: 1 to 1 000 000. Then only `fail` counts towards
                 `max_attempts`. None counts both as failed attempts.
             debounce: Seconds (0.001 to 10 years) until the task is ready, counted from the newest
-                push of its `key`. Each push with `debounce` updates the task of that key. While it
-                is delayed, it is delayed anew; if it is running, it runs once more, as with
-                `rerun`; a task that is ready, or waits for its retry, keeps its time. Give no
-                `delay`, `at`, `every`, `cron`, `after`, `unique_for` and `on_duplicate` with it.
+                push of its `key`, which updates it. If it is running, it runs once more; if it is
+                ready, or waits for its retry, it keeps its time. Give no `delay`, `at`, `every`,
+                `cron`, `after`, `unique_for` and `on_duplicate` with it.
             debounce_max: Seconds, at least `debounce`, from the push that stored the task: no
                 further push delays it beyond. None is no bound. The newest push counts.
             timeout: Seconds to wait for room if a bound of the queue (`q.admin.set_bounds`) refuses
@@ -259,32 +231,7 @@ class DPQ(QueueLife[P]):
 
         Source: docs/design.md, "Order" and "Keys".
         """
-        given = Push(
-            payload,
-            priority,
-            delay,
-            group=group,
-            key=key,
-            on_duplicate=on_duplicate,
-            max_attempts=max_attempts,
-            expires_in=expires_in,
-            cost=cost,
-            every=every,
-            cron=cron,
-            timezone=timezone,
-            at=at,
-            visibility=visibility,
-            time_limit=time_limit,
-            member=member,
-            batch=batch,
-            unique_for=unique_for,
-            after=after,
-            on_dead=on_dead,
-            backoff=backoff,
-            max_lapses=max_lapses,
-            debounce=debounce,
-            debounce_max=debounce_max,
-        )
+        given = Push(payload, priority, delay, **options)
         if timeout == 0:
             return self._session.run(self._operations.push, given)
         from dpq.queue.room import push_in_time
@@ -354,7 +301,7 @@ class DPQ(QueueLife[P]):
 
         Source: docs/design.md, "Waiting".
         """
-        wanted = wanted_task(id, timeout, force=force) if id is not None or force else None
+        wanted = wanted_task(id, timeout, force=force) if id is not None or force else ()
         return self._popped(self._take(1, timeout, visibility, wanted))
 
     def pop_many(
@@ -374,13 +321,12 @@ class DPQ(QueueLife[P]):
         timeout: float | None,
         visibility: float | None,
         sleep: Sleep,
-        wanted: tuple[str, bool] | None = None,
+        wanted: tuple[str, str] | tuple[()] = (),
     ) -> list[Task[P]]:
         """Take tasks, or the wanted task alone, and wait for them with `sleep`."""
         if wanted:
-            id_, force = wanted
-            verb = self._operations.pop_task
-            return self._readable(self._session.run(verb, id_, visibility, force=force))
+            verb = self._operations.pop
+            return self._readable(self._session.run(verb, 1, visibility, wanted=wanted))
         if timeout is not None and (timeout != 0 or type(timeout) is bool):
             milliseconds("timeout", timeout)
         who = "" if timeout == 0 else "-"
@@ -520,12 +466,11 @@ class DPQ(QueueLife[P]):
         it; so does `continue`. If the body ends the delivery itself (`rate_limited`, `release`,
         `fail`, ...), the loop does not. If a lease is lost, the loop logs that and goes on.
 
-        If the loop is left early (`break`, `return`, an exception), its last task is not acked. It
-        comes back when its lease ends, and an attempt is counted. The lease is extended while the
-        loop object exists, so do not keep it in a variable; use a `with`, which ends the delivery
-        at once, as `lease()` does. At `break`, `return` and Ctrl-C it gives the task back,
-        uncounted. At an error it fails the task; at a signal it does what the signal says. Errors
-        and signals are raised further, since the loop has ended:
+        If the loop is left early (`break`, `return`, an exception), its last task comes back when
+        its lease ends, and an attempt is counted. A `with` ends the delivery at once, as `lease()`
+        does: at `break`, `return` and Ctrl-C it gives the task back, uncounted; at an error it
+        fails the task; at a signal it does what the signal says. Errors and signals are raised
+        further, since the loop has ended:
 
             with q.leases() as tasks:
                 for task in tasks: ...
@@ -744,9 +689,8 @@ class DPQ(QueueLife[P]):
         """Return the `result` of a task's ack; wait on the server until the task has ended.
 
         Of a task that has come back (recurring, or pushed again with `rerun`), the newest result
-        counts, unless it is dead now; `results` has all. All callers of one queue object wait on
-        one connection. Each asks again every 5 s, so an end that nobody tells (an ack without a
-        result, a purge) is noticed that late.
+        counts, unless it is dead now; `results` has all. An end that nobody tells (an ack without a
+        result, a purge) is noticed up to 5 s late.
 
         Args:
             task_id: The id that `push` returned.
@@ -909,16 +853,13 @@ class DPQ(QueueLife[P]):
         """Declare that a batch is complete: once none of its tasks is left, it is finished.
 
         Call it behind the last push. Tasks of a sealed batch may still push others into it, before
-        they are acked. A batch that has no task is finished at once.
-
-        The first seal with an `on_finish` stores this task: it is delayed until the batch is
-        finished, and then runs once, also if some tasks of the batch are dead. The call may be
-        repeated: a batch has one such task, even if its program has been started again.
+        they are acked. A batch that has no task is finished at once. The call may be repeated.
 
         Args:
             name: The name that the pushes of the batch have.
-            on_finish: The task to run then. It has no key, batch, schedule or `at`; its `delay`
-                counts from the end of the batch.
+            on_finish: The task to run then, once, also if tasks of the batch are dead; the first
+                one that is given counts. It has no key, batch, schedule or `at`; its `delay` counts
+                from the end of the batch.
 
         Raises:
             ConfigurationError: An argument is out of its bounds.
@@ -977,35 +918,30 @@ class DPQ(QueueLife[P]):
 
         Args:
             rate: Units in a window, 0.001 to 10^9; or a text with the window, as on the command
-                line: `"10/s"`, `"300/15m,moving"`, `"10000/day@UTC"`; or several `RateLimit`s and
-                `Quota`s, all of which hold. Never more than rate + burst - 1 units are granted in
-                any window of `per` seconds, of a moving one never more than rate, and of a quota
-                never more than its amount in a period.
+                line: `"10/s,burst=5"`, `"300/15m,moving"`, `"10000/day@UTC"`; or several
+                `RateLimit`s and `Quota`s, all of which hold. Never more than rate + burst - 1 units
+                are granted in any window of `per` seconds, of a moving one never more than rate,
+                and of a quota never more than its amount in a period.
             per: Seconds of the window, 0.001 to 10 years.
             burst: Units that may be taken at once after a rest.
             group: A group; `"*"` for every group that has no limit of its own; None for the queue.
             concurrency: Leases that exist at once, 1 to 1 000 000; alone or with a rate.
             adaptive: Two bounds between which DPQ learns the rate.
             reserve: Units of the window that are kept for better priorities.
-            slack: Seconds by which `per` is widened, 0 to 3600: requests that were granted evenly
-                reach the limited host unevenly. None: learned from 429s, up to the length of the
-                shortest window.
+            slack: Seconds by which `per` is widened, 0 to 3600, since requests reach the host
+                unevenly. None: learned from 429s, up to the length of the shortest window.
             members: The names of keys, proxies or accounts, 1 to 64 of 1 to 100 bytes, of a named
-                group: all of the limit then holds for each of them. A task runs as the one that was
-                granted least recently (`task.member`). Members that stay keep what they were
-                granted. Give names, never secrets.
+                group: the limit then holds for each of them. A task runs as the one that was
+                granted least recently (`task.member`). Give names, never secrets.
             weight: Turns that the group gets where others get one, 0.01 to 100, in a queue with
                 `fairness="round_robin"`, or the units that it spends where others spend one, with
                 `"units"`; alone or with a rate. None is 1. Not for the queue.
-            reset: Forget what was granted and counted in its windows and quotas, the learned rate,
-                slack and estimates, and what the host has said is left. A closing stays:
-                `delay_group(group, 0)` opens a group. Of `"*"` for every group that has no limit of
-                its own. Not for a program's start: each would reset it.
+            reset: Forget what was granted, counted and learned, and what the host has said is
+                left; a closing stays. Not for a program's start: each would reset it.
             in_order: Run the tasks of the group one at a time, each once the one before is finished
-                or dead: while a task waits for its retry, after `fail`, `release`, `set_visibility`
-                or a 429, no other task of the group runs. A replayed task, or one that `update` has
-                delayed, holds none. It implies `concurrency=1`. For a group without members, or
-                `"*"`.
+                or dead, also while that one waits for its retry. A replayed task, or one that
+                `update` has delayed, holds none. It implies `concurrency=1`. For a group without
+                members, or `"*"`.
 
         Raises:
             ConfigurationError: An argument is out of its bounds, or the queue has another format.
@@ -1051,10 +987,9 @@ class DPQ(QueueLife[P]):
         """Give a task back that met a limit, uncounted, with its priority and position.
 
         Its member, if it runs as one, else its group (or the queue, if it has no group) closes for
-        all consumers; a longer closing is never shortened. Then the first task is a probe. When the
-        probe is acked, or given back without another 429, the others follow at the limit's pace. An
-        adaptive limit is halved. A task whose own request is always refused lets the others go
-        first, and becomes a dead letter (docs/rate_limits.md).
+        all consumers; a longer closing is never shortened. Then one task goes first, as a probe. An
+        adaptive limit is halved. A task whose own request is always refused becomes a dead letter
+        (docs/rate_limits.md).
 
         Args:
             task: What pop returned.
@@ -1085,12 +1020,10 @@ class DPQ(QueueLife[P]):
     ) -> list[Budget]:
         """Take in what a host says is left of its limit: `q.observe(task, response)`.
 
-        So a limit is obeyed before the first 429, by all consumers. Tasks and permits that are
-        still under way count as if the host did not know them yet. At the reset the whole limit is
-        left again, if the host says it, until an hour after its last reset; else nothing is known.
-        A reset more than 60 s away, or than the longest window of the own limit, counts if two
-        answers name it; until then one task asks again, alone. Own limits hold beside it, and it
-        loosens none. Call it before the delivery is ended.
+        So a limit is obeyed before the first 429, by all consumers, beside own limits. Tasks and
+        permits that are still under way count as if the host did not know them yet. A reset more
+        than 60 s away, or than the longest window of the own limit, counts if two answers name it;
+        until then one task asks again, alone. Call it before the delivery is ended.
 
         Args:
             task_or_group: The task that has the answer, for its group (the queue, if it has none);
@@ -1149,8 +1082,7 @@ class DPQ(QueueLife[P]):
         a 429; so does a `RateLimited` that the body raises.
 
         A caller that is interrupted before its moment leaves it to the next one that asks for the
-        same group and cost; if none does, the units stay spent. A paused queue grants permits: only
-        `delay_group`, a 429 and limits hold callers up. With a `concurrency` of the group or the
+        same group and cost. A paused queue grants permits. With a `concurrency` of the group or the
         queue, and after a 429, a permit is a lease until the end of the body.
 
         Args:
@@ -1160,8 +1092,8 @@ class DPQ(QueueLife[P]):
             priority: The priority, which reserves and waiting tasks are compared with.
             lease: Seconds after which a permit that is a lease comes back if this process dies; it
                 is extended while the body runs.
-            member: The member of the group's pool that it must be, as a client has its key. None
-                takes any: `permit.member` says which. A group without members ignores it.
+            member: The member of the group's pool that it must be; None takes any
+                (`permit.member`).
 
         Raises:
             LimitTimeoutError: The units are not there within `timeout`. It is raised at once, if

@@ -57,13 +57,10 @@ class Sieve:
     then it looks at the list. `is_queue` first removes the name, then it looks again. So at least
     one of them sees the other. Either the producer finds the name missing and adds it, or
     `is_queue` finds the settings and adds it. A client that opens the queue later adds it anyway.
-
-    Attributes:
-        may_remove: The Redis user may change the list, as far as DPQ knows.
     """
 
     def __init__(self) -> None:
-        self.may_remove = True
+        self.may_remove = True  # the Redis user may change the list, as far as DPQ knows
 
     def is_queue(self, name: str) -> Steps[bool]:
         """Return True if anything of a queue is stored; else remove its name from the list."""

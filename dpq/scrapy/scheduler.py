@@ -209,7 +209,8 @@ class Scheduler:
         begins = OURS not in request.meta and request.meta.get("is_start_request")
         if not again or begins:
             more = {"key": self._key(request), "unique_for": self._options.unique_for}
-            if again and payload != _plain_start(request.url):
+            plain = {"url": request.url, "dont_filter": True, "meta": {"is_start_request": True}}
+            if again and payload != plain:
                 whole = json.dumps(payload, sort_keys=True)
                 more["key"] = hashlib.sha256(whole.encode()).hexdigest()
             anew = again and not self._options.start_once
@@ -254,10 +255,6 @@ class Scheduler:
         self._opened.push(push, request)
         self._opened.end(delivery)
 
-    def _refuse(self, request: Request, error: DPQError) -> None:
-        log.error("%s: %s refused: %s", self._options.queue_name, request, error)
-        self._count("scheduler/unserializable")
-
     # What the link tells
 
     def wake(self) -> None:
@@ -276,7 +273,8 @@ class Scheduler:
             self._seen += 1
             self._count("dupefilter/filtered")
         elif isinstance(error, DPQError):
-            self._refuse(request, error)
+            log.error("%s: %s refused: %s", self._options.queue_name, request, error)
+            self._count("scheduler/unserializable")
         self._crawler.signals.send_catch_log(
             signals.request_dropped, request=request, spider=self._spider
         )
@@ -297,8 +295,8 @@ class Scheduler:
         )
         for handler, signal in (
             (self._answered, signals.response_received),
-            (self._spider_failed, signals.spider_error),
-            (self._item_failed, signals.item_error),
+            (self._failed, signals.spider_error),
+            (self._failed, signals.item_error),
             (self._idle, signals.spider_idle),
         ):
             self._crawler.signals.connect(handler, signal=signal)
@@ -365,18 +363,16 @@ class Scheduler:
         if delivery := self._held.get(request):
             delivery.status = response.status
 
-    def _spider_failed(self, failure: Any, response: Any) -> None:
-        if delivery := self._of(getattr(response, "request", None)):
-            delivery.reason = error_line(failure.value)
-
-    def _item_failed(self, response: Any, failure: Any) -> None:
+    def _failed(self, failure: Any, response: Any) -> None:
         if delivery := self._of(getattr(response, "request", None)):
             delivery.reason = error_line(failure.value)
 
     def _of(self, request: Request | None) -> Delivery | None:
         """Return the delivery of a request, also if it is a copy."""
-        if request is None or request in self._held:
-            return self._held.get(request) if request is not None else None
+        if request is None:
+            return None
+        if request in self._held:
+            return self._held[request]
         id_ = request.meta.get(OURS, {}).get("id")
         return next((each for each in self._held.values() if each.task.id == id_), None)
 
@@ -385,7 +381,3 @@ class Scheduler:
         link = self._opened
         if not link.drained or time.monotonic() - link.drained_at < self._options.idle_seconds:
             raise DontCloseSpider
-
-
-def _plain_start(url: str) -> dict[str, Any]:
-    return {"url": url, "dont_filter": True, "meta": {"is_start_request": True}}

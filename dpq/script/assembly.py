@@ -1,9 +1,10 @@
 """The Lua scripts: read from package data, with all that they need in place, and their SHA-1.
 
-An operation is a file of `lua/`; what operations share stands in folders of `lua/lib/` or of their
-name. A line `-- Needs: record, groups` brings in the functions of files that are used, each once.
-Those of lines that are not indented are made at once. In a small script all others are made where
-their line stands (`_with_locals`); in a large one when a name is first read (`_made_later`).
+An operation is a file of `lua/`, whose header names its keys and its arguments. What operations
+share stands in folders of `lua/lib/` or of their name. A line `-- Needs: record, groups` brings in
+the functions of files that are used, each once. Those of lines that are not indented are made at
+once. In a small script all others are made where their line stands (`_with_locals`); in a large one
+when a name is first read (`_made_later`).
 """
 
 import hashlib
@@ -24,7 +25,7 @@ _DECLARED = re.compile(r"local (?:function )?(\w+(?:, \w+)*)")
 _STRING = r"'(?:[^'\\\n]|\\.)*'"
 _COMMENT = re.compile(rf"({_STRING})|--.*")
 _NAME = re.compile(rf"{_STRING}|[{{}}]|(?<![\w:])(?<!(?<!\.)\.)([A-Za-z_]\w*)(\s*=(?!=))?")
-_ARGUMENTS = re.compile(r"(?:local .*\b(?:KEYS|ARGV)\b.*\n)*")
+_SLOT = re.compile(r"^-- (ARGV\[\d+)(\.\.)?\] +(\w*)( +number:)?", re.MULTILINE)
 
 
 @dataclass(frozen=True, eq=False)  # each script has one object, compared by identity
@@ -85,10 +86,10 @@ class Sources:
         parts = tuple(_names(declared[1]))
         slots = ", ".join(f"KEYS[{i}]" for i in range(1, len(parts) + 1))
         keys = f"local {', '.join(parts)} = {slots}\n"
-        return Script(name, keys + self._body(name, source), parts)
+        return Script(name, keys + _arguments(source) + self._body(name, source), parts)
 
     def _body(self, name: str, source: str) -> str:
-        """Put what an operation needs behind the lines that name its arguments."""
+        """Put what an operation needs before its code."""
         files: dict[str, None] = {}
         self._collect(needs_of(source), (f"{name}.lua",), files)
         used = self._used(source, list(files))
@@ -121,8 +122,7 @@ class Sources:
         ]
         texts = [(first, codes[file]) for first, file in zip(firsts, later, strict=True)]
         made = ["local lib = {}\n", *made, _made_later(texts)] if later else made
-        arguments, code = _parted(source)
-        return arguments + "".join(made) + linked(code, needs_of(source))
+        return "".join(made) + linked(_stripped(source), needs_of(source))
 
     def _with_locals(
         self,
@@ -155,8 +155,7 @@ class Sources:
         names = [name for given in gives.values() for name in given]
         first = f"local {', '.join(names)}\n" if names else ""
         first += "".join(code[file] for file in used if file in at_once)
-        arguments, rest = _parted(source)
-        return arguments + first + rest
+        return first + _stripped(source)
 
     def _used(self, source: str, files: list[str]) -> dict[str, list[_Part]]:
         """Choose the parts of files that an operation uses, itself or by other parts."""
@@ -231,11 +230,13 @@ def _without_local(found: re.Match[str]) -> str:
     return f"{found[2]} = function" if found[1] else found[3]
 
 
-def _parted(source: str) -> tuple[str, str]:
-    """Part a source behind the lines that name its arguments."""
-    code = _stripped(source)
-    found = _ARGUMENTS.match(code)
-    return (found[0], code[found.end() :]) if found else ("", code)
+def _arguments(source: str) -> str:
+    """Name the arguments as the header does; `args` has all of them if their number is open."""
+    slots = {
+        "args" if more else name: "ARGV" if more else f"tonumber({slot}])" if number else f"{slot}]"
+        for slot, more, name, number in _SLOT.findall(source)
+    }
+    return f"local {', '.join(slots)} = {', '.join(slots.values())}\n" if slots else ""
 
 
 def _stripped(source: str, *, indented: bool = False) -> str:

@@ -38,6 +38,7 @@ PARTS = (
     "progress",  # HASH: id -> how far the work on a running task is
     "history",  # HASH: minute or quarter of an hour -> counts and states of that time
     "events",  # STREAM: the last 10 000 or so events that people want to see
+    "changes",  # STREAM: the last 200 or so events of what operators have done
     "batches",  # HASH: batch -> how many of its tasks are left, done and dead
     "recent",  # ZSET: unique key of a task that was acked -> until it is free again, ms
     "followers",  # ZSET: id and the id of a task that waits for its end; ids that have ended

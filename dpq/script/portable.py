@@ -115,19 +115,11 @@ _USUAL = {name: field.default for name, field in TaskLine.model_fields.items()}
 
 
 class Entry(NamedTuple):
-    """A task as the script `import` takes it.
+    """A task as the script `import` takes it."""
 
-    Attributes:
-        state: ready, delayed, held or dead; held is delayed, and holds its group in order.
-        id: Its id in the export.
-        when: The moment in delayed or dead, ms, as text.
-        record: Its record.
-        payload: Its JSON.
-    """
-
-    state: str
+    state: str  # ready, delayed, held (delayed, and it holds its group in order) or dead
     id: str
-    when: str
+    when: str  # the moment in delayed or dead, ms
     record: str
     payload: bytes
 

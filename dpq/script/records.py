@@ -194,6 +194,15 @@ def _behind_letter(text: str) -> str:
     return text[1:]
 
 
+def scope_of(record: bytes) -> str:
+    """Read the group of a running task, and behind a TAB the member that it runs as."""
+    try:
+        task = make_task(Task, "", record, None, TaskState.INVISIBLE, None)
+    except UNREADABLE:
+        return ""
+    return f"{task.group or ''}\t{task.member}" if task.member else task.group or ""
+
+
 def reason_of(record: bytes) -> tuple[int, str]:
     """Read the failures of a dead task, and the reason of its death."""
     attempts = 0 if record[:1] in b"qf" else int(record.split(b" ", 2)[1])

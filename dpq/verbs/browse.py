@@ -54,7 +54,7 @@ class Found(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """Dead letters of one reason and error, with "#" for each number."""
+    """Dead letters of one reason and error, with "#" for numbers but a status code."""
 
     reason: str
     fault: str
@@ -64,7 +64,7 @@ class Kind(NamedTuple):
 
 
 class Kinds(NamedTuple):
-    """Dead letters by kind, the most frequent first, among the `looked` oldest ones."""
+    """Dead letters by kind, the most frequent first, among the `looked` newest ones."""
 
     kinds: list[Kind]
     looked: int
@@ -94,8 +94,11 @@ class Browser(LimitOperations):
         position: Position = None,
         most: int = 50,
         look: int = LOOK_A_PAGE,
+        *,
+        newest: bool = False,
     ) -> Steps[Found]:
-        """Find up to `most` tasks among the next `look`; with `most` 0 only count them."""
+        """Find up to `most` tasks among the next `look`; with `most` 0 only count them. `newest`
+        begins with the last task of the state."""
         tasks: list[Task[Any]] = []
         state = chosen.of_state
         passed, looked, left, size = 0, 0, 1, PAGE_BYTES
@@ -110,7 +113,7 @@ class Browser(LimitOperations):
             args += ["" if chosen.most is None else chosen.most, chosen.key_prefix]
             age = chosen.older_than
             args.append("" if age is None else milliseconds("older_than", age))
-            args.append(self._now())
+            args += [self._now(), int(newest)]
             reply = yield self._command("search", args, list)
             passed, looked, left = passed + reply[0], looked + reply[1], reply[2]
             if not reply[1]:
@@ -124,7 +127,7 @@ class Browser(LimitOperations):
         return Found(tasks, looked, left, position, passed)
 
     def kinds(self, look: int = LOOK_A_PAGE) -> Steps[Kinds]:
-        """Count the oldest dead letters by reason and error, the most frequent kind first."""
+        """Count the newest dead letters by reason and error, the most frequent kind first."""
         found: dict[tuple[str, str], Kind] = {}
         looked, left = 0, 1
         while left and looked < look:
@@ -132,8 +135,8 @@ class Browser(LimitOperations):
             for fields in zip(*(reply[2 + i :: 5] for i in range(5)), strict=True):
                 reason, fault, newest = read_texts([fields[0], fields[1], fields[3]])
                 before = found.get((reason, fault))
-                count = fields[2] + (before.number if before else 0)
-                found[reason, fault] = Kind(reason, fault, count, newest, float(fields[4]))
+                kind = before or Kind(reason, fault, 0, newest, float(fields[4]))
+                found[reason, fault] = kind._replace(number=kind.number + fields[2])
             looked, left = looked + reply[0], reply[1]
             if not reply[0]:
                 break

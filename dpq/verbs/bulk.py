@@ -6,7 +6,7 @@ It can be stopped after each step. No I/O.
 
 from __future__ import annotations  # the import makes no model for each `Task[P]`
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, get_args
 
 from dpq.model.errors import ConfigurationError, LeaseLostError, TaskNotFoundError
@@ -60,22 +60,24 @@ def act(
     value: Any = None,
     *,
     alone: bool = False,
+    rate: float | None = None,
+    before: int = 0,
 ) -> Steps[tuple[int, int]]:
     """Do an action on some tasks; `tell` adds the one event of all such steps."""
     if action in ("replay", "purge"):
         some, every = list(dict.fromkeys(ids)), chosen_by(None, None, None)
         if action == "replay":
-            done = yield from operations.dead_replay(some, every, None, tells=False)
+            done = yield from operations.dead_replay(some, every, rate, before=before, tells=False)
         else:
             done = yield from operations.dead_purge(some, every, tells=False)
         return done, len(ids) - done
+    steps: list[Steps[Any]]
     if action == "cancel":
-        steps: list[Steps[Any]] = [operations.cancel(id_, None) for id_ in ids]
-    elif action == "update":
-        steps = [operations.update(id_, None, value, None, None) for id_ in ids]
-    elif action == "run":
-        steps = [operations.update(id_, None, None, 0, None) for id_ in ids]
-    elif action in ("bury", "release"):
+        steps = [operations.cancel(id_, None) for id_ in ids]
+    elif action in ("update", "run"):
+        change: tuple[Any, Any] = (None, 0) if action == "run" else (value, None)
+        steps = [operations.update(id_, None, *change, None) for id_ in ids]
+    else:
         found = (yield from together([operations.get(id_, None) for id_ in ids])) if ids else []
         running = [task for task in found if getattr(task, "state", None) is TaskState.INVISIBLE]
         if action == "release":
@@ -83,8 +85,6 @@ def act(
         else:
             bury = operations.bury if alone else operations.bury_silently
             steps = [bury(task, value or BURIED) for task in running]
-    else:
-        raise ConfigurationError(f"action is {action!r}: it must be one of {', '.join(OF_STATES)}")
     done = 0
     for result in (yield from together(steps)) if steps else ():
         if not isinstance(result, Exception):
@@ -106,7 +106,7 @@ def tell(
 
 
 class Bulk:
-    """An action on all tasks that pass a filter: `count_some`, then `step`, each until its end.
+    """An action on all tasks that pass a filter: `run`; or `count_some`, then `step`.
 
     `value` is the new priority of `update`, or the reason of `bury`; `rate` is tasks per second of
     a replay. The counts are those of `BulkProgress`.
@@ -164,10 +164,25 @@ class Bulk:
             stopped=stopped,
         )
 
-    @property
-    def is_over(self) -> bool:
-        """True if there is nothing more to do."""
-        return not self._states or self.done + self.missed >= self.count
+    def run(self, progress: Callable[[BulkProgress], object] | None) -> Steps[BulkProgress]:
+        """Count the tasks, then act on them; end early if `progress` returns False."""
+
+        def goes_on() -> bool:
+            return progress is None or progress(self.progress()) is not False
+
+        going = True
+        while going and (yield from self.count_some()):
+            going = goes_on()
+        while going and (yield from self.step()):
+            going = goes_on()
+        yield from self.tell()
+        return self.progress(stopped=not going)
+
+    def count_all(self) -> Steps[int]:
+        """Count all tasks that pass."""
+        while (yield from self.count_some()):
+            pass
+        return self.count
 
     def count_some(self) -> Steps[bool]:
         """Count tasks that pass, in one step; return False once all are counted."""
@@ -189,19 +204,19 @@ class Bulk:
             self.searched = searched
         return not self.counted
 
-    def step(self) -> Steps[int | None]:
-        """Act on up to 200 tasks; return how many there were, or None at the end."""
-        if self.is_over:
-            return None
-        taken = self.done + self.missed
-        most = STEP if not self.rate else max(1, min(STEP, int(self.rate)))
+    def step(self) -> Steps[bool]:
+        """Act on up to 200 tasks; return False at the end."""
+        left = self.count - self.done - self.missed
+        if not self._states or left <= 0:
+            return False
         chosen = self.chosen.of(self._states[0])
-        found = yield from self._browser.search(chosen, self._position, most, LOOK_A_PAGE)
-        ids = [task.id for task in found.tasks if not self._is_so(task)][: self.count - taken]
-        done, missed = yield from act(self._operations, self.action, ids, self.value)
+        found = yield from self._browser.search(chosen, self._position, STEP, LOOK_A_PAGE)
+        ids = [task.id for task in found.tasks if not self._is_so(task)][:left]
+        some = self._operations, self.action, ids, self.value
+        done, missed = yield from act(*some, rate=self.rate, before=self.done)
         self._go_on(found)
         self.done, self.missed = self.done + done, self.missed + missed
-        return len(ids)
+        return True
 
     def _go_on(self, found: Any) -> None:
         self._position, self.left = found.position, found.left

@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection
 
 from dpq.model.errors import ConfigurationError
-from dpq.model.history import Event, Granted, Slot
+from dpq.model.history import CHANGES, Event, Granted, Slot
 from dpq.model.validation import number, whole_number
 from dpq.script.command import CommandMaker, Steps, task_id
 from dpq.script.remembered import read_events, read_granted, read_slots
@@ -52,10 +52,9 @@ class HistoryOperations(CommandMaker):
             raise ConfigurationError(
                 f"after is {after!r}: it must be the id of an event of this queue"
             )
-        chosen = [
-            "" if id_ is None else task_id(id_),
-            *([kinds] if isinstance(kinds, str) else kinds),
-        ]
+        wanted = [kinds] if isinstance(kinds, str) else list(kinds)
+        by_hand = "1" if wanted and set(wanted) <= set(CHANGES) else ""
+        chosen = ["" if id_ is None else task_id(id_), by_hand, *wanted]
         look = MAX_EVENTS if any(chosen) else most
         place, found = after, list[Event]()
         while True:

@@ -14,13 +14,15 @@ from dpq.limits.rules import LimitRules
 from dpq.limits.signals import RateLimited, require_scope, status_text
 from dpq.limits.states import LimitState
 from dpq.limits.uncounted import warn_of_units
-from dpq.model.errors import ConfigurationError, LimitChangedError, TaskNotFoundError
+from dpq.model.errors import ConfigurationError, LimitChangedError
 from dpq.model.task import Task
 from dpq.model.validation import label, milliseconds
-from dpq.script.command import CommandMaker, Steps, same, task_id
+from dpq.script.command import CommandMaker, Steps, same
+from dpq.script.records import scope_of
 from dpq.script.refusals import Code
+from dpq.script.replies import in_threes
 from dpq.script.values import read_texts
-from dpq.verbs.limit_replies import Waiting, read_limits, read_waiting
+from dpq.verbs.limit_replies import read_limits
 
 
 class LimitOperations(CommandMaker):
@@ -184,25 +186,16 @@ class LimitOperations(CommandMaker):
 
     def _running(self, enough: int = sys.maxsize) -> Steps[tuple[Counter[str], bool]]:
         """Count leases by group and member; return False as well if there were `enough` of them."""
-        groups: dict[str, str] = {}  # by lease: two pages may name the same one
+        groups: dict[bytes, str] = {}  # by lease: two pages may name the same one
         cursor = ""
         while cursor != "0":
             if len(groups) >= enough:
                 return Counter(groups.values()), False
-            cursor, *page = yield self._command("in_flight", [cursor or "0"], read_texts)
-            groups.update(zip(page[::2], page[1::2], strict=True))
+            args = [self._now(), cursor or "0"]
+            cursor, _, *page = yield self._command("held", args, same)
+            cursor = cursor.decode()
+            groups |= {id_: scope_of(record) for id_, _, record in in_threes(page)}
         return Counter(groups.values()), True
-
-    def waiting(self, id_: str) -> Steps[tuple[Waiting, list[LimitState], int]]:
-        """Read what keeps a task from running: its place, its limits, and the server's time, ms."""
-        args = [self._now(), task_id(id_)]
-        found: Waiting | None = yield self._command("why", args, read_waiting)
-        if found is None:
-            raise TaskNotFoundError(id_, self.queue_name, "explain")
-        scopes: list[str | None] = [None, found.group] if found.group else [None]
-        args = [args[0], *(s or "" for s in scopes)]
-        now, *texts = yield self._command("view", args, read_texts)
-        return found, read_limits(scopes, Counter(), texts), int(now)
 
     def names(self) -> Steps[list[str]]:
         """List about a thousand names of the queues of this server."""

@@ -33,7 +33,7 @@ from dpq.model.backoff import delay_after
 from dpq.model.batch_state import BatchState
 from dpq.model.errors import ConfigurationError, LeaseLostError, QueueFullError
 from dpq.model.filter import filter_text
-from dpq.model.priority import encode_priority
+from dpq.model.priority import priority_or_none
 from dpq.model.reports import LeaseInfo
 from dpq.model.schedule import Later, claim
 from dpq.model.task import Cost, P, Push, Task
@@ -54,9 +54,7 @@ from dpq.script.command import (
     Steps,
     all_of,
     leased,
-    once,
     same,
-    task_id,
 )
 from dpq.script.error_source import source_of
 from dpq.script.records import SPENT
@@ -185,7 +183,8 @@ class QueueOperations(
                 args += (id_, to_json(spec), body)
             else:
                 args += (id_, spec, body)
-        if _goes_short(batch[0]) and _goes_short(batch[-1]) and self._short_push.is_open():
+        plain = type(batch[0][0]) is str and type(batch[-1][0]) is str
+        if plain and self._short_push.is_open():
             if (yield self._command("push_plain", args, _FIRST)) == 0:
                 self._short_push.expect(True)
                 return ids
@@ -211,11 +210,6 @@ class QueueOperations(
 
     # Taking
 
-    def pop_task(self, id_: str, visibility: float | None, *, force: bool) -> Steps[Batch[P]]:
-        """Lease the task of an id, whatever stands before it; `force` takes a delayed one, too."""
-        wanted = (task_id(id_), "1" if force else "")
-        return self.pop(1, visibility, wanted=wanted)
-
     def pop(
         self,
         most: int,
@@ -228,11 +222,13 @@ class QueueOperations(
     ) -> Steps[Batch[P]]:
         """Lease the best tasks, after the upkeep that is due; bury tasks that cannot be read.
 
+        `wanted` is the id of the only task to lease, and "1" to take it also if it is delayed.
         If `ahead_ms` is given, limits may also let tasks begin that much later (`Batch.waits_ms`),
         and there may be `beyond` more of them.
         """
-        ms = self.lease_ms(most, visibility)
-        most = int(most)
+        most, ms = whole_number("max_tasks", most, 1, MAX_BATCH), self._visibility_ms
+        if visibility is not None:
+            ms = milliseconds("visibility", visibility, least=0.001)
         read = partial(self._read_batch, lease_ms=ms)
         tasks: list[Task[P]] = []
         buried: list[tuple[str, str]] = []
@@ -266,14 +262,13 @@ class QueueOperations(
                 else:
                     self._short_pop.expect(False)
                 for task, reason in batch.unreadable:
-                    bury = self._buried(task, reason)
                     with suppress(LeaseLostError):
-                        # No confirmation: there are tasks to hand out.
-                        yield bury._replace(needs_confirmation=False)
+                        yield from _loosely(self.bury(task, reason))
                         buried.append((task.id, reason))
                 for task, failed in batch.refused:
+                    fail = self.fail(task, error_line(failed), None, source=source_of(failed))
                     with suppress(LeaseLostError):
-                        yield from self._fail_loosely(task, failed)
+                        yield from _loosely(fail)
             except Exception:
                 if not tasks:
                     raise
@@ -297,13 +292,6 @@ class QueueOperations(
                     buried=buried,
                     waits_ms=waits,
                 )
-
-    def lease_ms(self, most: int, visibility: float | None) -> int:
-        """Check the arguments of a pop; return the ms of its leases."""
-        whole_number("max_tasks", most, 1, MAX_BATCH)
-        if visibility is None:
-            return self._visibility_ms
-        return milliseconds("visibility", visibility, least=0.001)
 
     # Ending or going on with a delivery
 
@@ -409,16 +397,14 @@ class QueueOperations(
     def set_visibility(self, task: Task[P], seconds: float) -> Steps[int]:
         """Hide a task; this counts as no attempt."""
         ms = milliseconds("seconds", seconds)
-        return once(self._of_holder("set_visibility", "set_visibility of", task, ms))
+        return self._of_holder("set_visibility", "set_visibility of", task, ms)
 
     def spent(self, task: Task[P], cost: Cost | None, units: Mapping[str, int]) -> Steps[bool]:
         """Replace a delivery's charge by what it has spent; False if that was reported before."""
         told = write_spent(cost, units)
         if not told:
             raise ConfigurationError("spent tells nothing: give a cost, or units as in tokens=812")
-        read = replies.read_lease("spent of", leased(task).id)
-        args = [self._now(), task.id, task.token, told]
-        return self._ask("spent", args, lambda reply: bool(read(reply)))
+        return bool((yield from self._of_holder("spent", "spent of", task, told)))
 
     def release(
         self,
@@ -428,9 +414,8 @@ class QueueOperations(
         cost: Cost | None = None,
     ) -> Steps[int]:
         """Give a task back; this counts as no attempt."""
-        text, residual = ("", "") if priority is None else encode_priority(priority)
-        ms = delay_milliseconds(delay)
-        return once(self._of_holder("release", "release", task, ms, text, residual, cost=cost))
+        place = delay_milliseconds(delay), *priority_or_none(priority)
+        return self._of_holder("release", "release", task, *place, *_trimmed(write_spent(cost)))
 
     def fail(
         self,
@@ -446,21 +431,9 @@ class QueueOperations(
         if delay is None:
             chance = random.random()  # noqa: S311 - spreads load, guards nothing
             delay = delay_after(task.backoff or self._backoff, task.attempt, chance)
-        message = "" if error is None else one_line(error)
-        more = _priority_and_source(priority, source or source_of(error))
-        more = _more(cost, more)
+        message, source = "" if error is None else one_line(error), source or source_of(error)
+        more = _trimmed(write_spent(cost), *priority_or_none(priority), source)
         return self._failed(task, (delay_milliseconds(delay), message, *more))
-
-    def _fail_loosely(self, task: Task[P], error: Exception) -> Steps[None]:
-        """Fail a task that is not handed out, without waiting for a confirmation."""
-        steps = self.fail(task, error_line(error), None, source=source_of(error))
-        reply = None
-        try:
-            while True:
-                command = cast("Command[Any]", steps.send(reply))
-                reply = yield command._replace(needs_confirmation=False)
-        except StopIteration:
-            return
 
     def _failed(self, task: Task[P], tail: tuple[int | str, ...]) -> Steps[int]:
         later = None
@@ -480,26 +453,17 @@ class QueueOperations(
         source: str = "",
     ) -> Steps[int]:
         """Give a task up."""
-        return once(self._buried(task, reason, cost, priority, source))
+        source = source or source_of(reason)
+        more = _trimmed(write_spent(cost), *priority_or_none(priority), source)
+        return self._of_holder("bury", "bury", task, one_line(reason), *more)
 
     def bury_silently(self, task: Task[P], reason: str) -> Steps[int]:
         """Give one task of many up: `tell_by_hand` adds one event for all."""
-        return once(self._of_holder("bury", "bury", task, one_line(reason), more=("", "", "", "")))
+        return self._of_holder("bury", "bury", task, one_line(reason), *("",) * 5)
 
     def tell_by_hand(self, detail: str, by: str) -> Steps[int]:
         """Add the one event of an action on many tasks; `by` names who has done it, or is ""."""
         return self._ask("bury", [self._now(), "", "", one_line(detail), "", "", "", "", by], same)
-
-    def _buried(
-        self,
-        task: Task[P],
-        reason: object,
-        cost: Cost | None = None,
-        priority: float | None = None,
-        source: str = "",
-    ) -> Command[int]:
-        more = _priority_and_source(priority, source or source_of(reason))
-        return self._of_holder("bury", "bury", task, one_line(reason), cost=cost, more=more)
 
     def rate_limited(
         self,
@@ -514,26 +478,13 @@ class QueueOperations(
     ) -> Steps[int]:
         """Give a task back that met a limit, and close its member, its group or the queue."""
         require_scope(scope)
-        ms, said = milliseconds("retry_after", retry_after), status_text(status)
-        ms = -ms if guessed else ms
-        text = one_line(reason[:200])
-        more = (said, text) if text else (said,) if said else ()
-        action = "rate_limited of"
-        return once(self._of_holder("rate_limited", action, task, ms, scope, cost=cost, more=more))
+        ms = milliseconds("retry_after", retry_after) * (-1 if guessed else 1)
+        more = _trimmed(write_spent(cost), status_text(status), one_line(reason[:200]))
+        return self._of_holder("rate_limited", "rate_limited of", task, ms, scope, *more)
 
-    def _of_holder(
-        self,
-        script_name: str,
-        action: str,
-        task: Task[Any],
-        *args: Any,
-        cost: Cost | None = None,
-        more: tuple[str, ...] = (),
-    ) -> Command[int]:
+    def _of_holder(self, script: str, action: str, task: Task[Any], *more: Any) -> Steps[int]:
         read = replies.read_lease(action, leased(task).id)
-        return self._command(
-            script_name, [self._now(), task.id, task.token, *args, *_more(cost, more)], read
-        )
+        return self._ask(script, [self._now(), task.id, task.token, *more], read)
 
     def finish(
         self,
@@ -545,28 +496,22 @@ class QueueOperations(
         worker: str = "",
     ) -> Steps[Any]:
         """End a delivery by the error that its work raised; None for no error."""
-        if error is None:
-            return self.ack(task, cost, result)
-        if isinstance(error, RateLimited):
-            seconds, scope, status, reason = (
-                error.retry_after,
-                error.scope,
-                error.status,
-                error.reason,
-            )
-            return self.rate_limited(
-                task, seconds, scope, cost, status, reason, guessed=error.guessed
-            )
-        if isinstance(error, Reject):
-            return self.bury(task, error.reason, cost, None, source_of(error, worker))
-        if isinstance(error, Release):
-            return self.release(task, error.delay, None, cost)
-        if isinstance(error, Retry):
-            delay = delay if error.delay is None else error.delay
-            return self.fail(task, error, delay, cost, None, source_of(error, worker))
-        if isinstance(error, Exception):
-            source = source_of(error, worker)
-            return self.fail(task, error_line(error), delay, cost, None, source)
+        match error:
+            case None:
+                return self.ack(task, cost, result)
+            case RateLimited(retry_after=seconds, scope=scope, status=status, reason=reason):
+                more = cost, status, reason
+                return self.rate_limited(task, seconds, scope, *more, guessed=error.guessed)
+            case Reject():
+                return self.bury(task, error.reason, cost, None, source_of(error, worker))
+            case Release():
+                return self.release(task, error.delay, None, cost)
+            case Retry():
+                delay = delay if error.delay is None else error.delay
+                return self.fail(task, error, delay, cost, None, source_of(error, worker))
+            case Exception():
+                source = source_of(error, worker)
+                return self.fail(task, error_line(error), delay, cost, None, source)
         return self.release(task, 0, None, cost)
 
     # The whole queue
@@ -613,17 +558,22 @@ class QueueOperations(
         )
 
 
-def _more(cost: Cost | None, more: tuple[str, ...]) -> tuple[str, ...]:
-    """Write what a delivery has spent, and arguments behind it; nothing if there is neither."""
-    told = write_spent(cost)
-    return (told, *more) if told or more else ()
+def _trimmed(*texts: str) -> tuple[str, ...]:
+    """Leave out the last arguments of a script that are empty."""
+    while texts and not texts[-1]:
+        texts = texts[:-1]
+    return texts
 
 
-def _priority_and_source(priority: float | None, source: str) -> tuple[str, ...]:
-    """Write the last arguments of fail and bury; nothing if there is neither."""
-    if priority is None:
-        return ("", "", source) if source else ()
-    return (*encode_priority(priority), source) if source else encode_priority(priority)
+def _loosely(steps: Steps[Any]) -> Steps[None]:
+    """Run an operation without waiting for a confirmation: there are tasks to hand out."""
+    reply = None
+    try:
+        while True:
+            command = cast("Command[Any]", steps.send(reply))
+            reply = yield command._replace(needs_confirmation=False)
+    except StopIteration:
+        return
 
 
 def _ack_batches(
@@ -640,11 +590,6 @@ def _ack_batches(
         size += len(ack[2])
     if batch:
         yield batch
-
-
-def _goes_short(push: Checked) -> bool:
-    """Return True if a push is plain."""
-    return isinstance(push[0], str)
 
 
 def _is_plain(task: Task[Any]) -> bool:

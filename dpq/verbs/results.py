@@ -25,23 +25,14 @@ PROGRESS_BATCH = 100
 
 
 class Outcome(NamedTuple):
-    """The end of a task, or its state.
+    """The end of a task, or its state."""
 
-    Attributes:
-        state: `done`, `dead`, `live`, or "" if nothing is known of it.
-        result: Of a done task: its newest result that is kept.
-        reason: Of a dead task: the reason of its death.
-        last_error: Of a dead task: the text of its last failure, or None.
-        token: Of a live task: the token of its newest delivery.
-        progress: Of a live task: what the delivery `told_by` has said last.
-    """
-
-    state: str
-    result: Result | None = None
-    reason: str = ""
+    state: str  # done, dead, live, or "" if nothing is known of it
+    result: Result | None = None  # of a done task: its newest result that is kept
+    reason: str = ""  # of a dead task, as its last error
     last_error: str | None = None
-    token: int = 0
-    progress: Progress | None = None
+    token: int = 0  # of a live task: its newest delivery
+    progress: Progress | None = None  # what the delivery `told_by` has said last
     told_by: int = 0
 
 

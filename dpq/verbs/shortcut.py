@@ -13,18 +13,12 @@ FORGIVEN_AFTER = 64
 
 
 class Shortcut:
-    """The decision whether the next call tries the short way; threads may share it.
-
-    Attributes:
-        expected: A call has gone, or could have gone, the short way.
-        pause: The calls that did not try it after the last refusal; 0 if that is forgiven.
-        left: The calls that do not try it from now on.
-    """
+    """The decision whether the next call tries the short way; threads may share it."""
 
     def __init__(self) -> None:
-        self.expected = True
-        self.pause = 0
-        self.left = 0
+        self.expected = True  # a call has gone, or could have gone, the short way
+        self.pause = 0  # calls that did not try it after the last refusal; 0 if that is forgiven
+        self.left = 0  # calls that do not try it from now on
         self._in_a_row = 0
 
     def is_open(self) -> bool:

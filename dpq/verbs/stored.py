@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from dpq.limits.cost import write_cost
 from dpq.model.errors import ConfigurationError, TaskNotFoundError
 from dpq.model.filter import filter_text, group_filter
-from dpq.model.priority import encode_priority
+from dpq.model.priority import priority_or_none
 from dpq.model.reports import QueueStats
 from dpq.model.task import Cost, DeadTask, P, Task, TaskState
 from dpq.model.validation import delay_milliseconds, label, number, whole_number
@@ -118,11 +118,10 @@ class StoredOperations(OperationsBase[P]):
         if priority is None and delay is None and cost is None:
             raise ConfigurationError("update changes nothing: give priority, delay or cost")
         units = "" if cost is None else write_cost(cost)
-        text, residual = ("", "") if priority is None else encode_priority(priority)
         wait = "" if delay is None else delay_milliseconds(delay)
         name = task_name(id_, key)
         read = replies.read_change("update", name, self.queue_name)
-        args = [self._now(), name.id, text, residual, wait, name.key, units]
+        args = [self._now(), name.id, *priority_or_none(priority), wait, name.key, units]
         return self._ask("update", args, read)
 
     def cancel(self, id_: str | None, key: str | None, *, running: bool = True) -> Steps[None]:
@@ -139,8 +138,6 @@ class StoredOperations(OperationsBase[P]):
     def purge(self, state: TaskState | None) -> Steps[int]:
         """Remove the tasks of one state, or of all; tasks that are pushed meanwhile may stay."""
         if state is None:
-            while (yield self._command("forget_results", [FORGOTTEN], same)):
-                pass
             while (yield self._command("forget", [FORGOTTEN, ""], same)):
                 pass
         # "waiting" before "ready": if a head goes, the next waiting task of its group becomes ready
@@ -187,13 +184,14 @@ class StoredOperations(OperationsBase[P]):
         chosen: Callable[[DeadTask[P]], bool],
         rate: float | None,
         *,
+        before: int = 0,
         tells: bool = True,
     ) -> Steps[int]:
-        """Make dead tasks live, at most `rate` per second; `tells` is as for `dead_purge`."""
+        """Make dead tasks live, at most `rate` per second, of which `before` were made just now."""
         spacing = spacing_of(rate)
 
         def replay(batch: Sequence[str], done: int, told: int | str) -> Command[int]:
-            args = [self._now(), done * spacing, spacing, told, *batch]
+            args = [self._now(), (before + done) * spacing, spacing, told, *batch]
             return self._command("replay", args, same)
 
         return self._each_dead(ids, chosen, replay, tells=tells)

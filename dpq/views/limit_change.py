@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from dpq import DPQ, ConfigurationError
-from dpq.explain.drain import LONGEST_SECONDS, Drain, DrainLook, Paper, drain_of
+from dpq.explain.drain import Drain, DrainLook, Paper, drain_of
+from dpq.explain.incidents import LONGEST_SECONDS
 from dpq.limits.limits import EVERY_GROUP
 from dpq.limits.pools import MAX_MEMBERS
 from dpq.limits.rules import LimitRules, limit_words, plain_rules

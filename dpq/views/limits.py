@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from dpq import Quota, RateLimit
-from dpq.limits.limits import last_to_open, most_granted, spent_words
+from dpq.limits.limits import most_granted
 from dpq.limits.rules import LimitRules
-from dpq.limits.states import spent_quota
+from dpq.limits.states import last_to_open, spent_quota, spent_words
 from dpq.model.rates import span
 from dpq.types import LimitState, MemberState
 from dpq.views.words import number
@@ -75,7 +75,7 @@ def gauges(state: LimitState) -> list[dict[str, Any]]:
         left = state.units_left[i] if i < len(state.units_left) else None
         found.append(
             {
-                "text": window_text(window),
+                "text": window_text(window) + f", now {learned:.3g}" * (learned != window.rate),
                 "promise": promise(window),
                 "left": left,
                 "burst": window.at_once,

@@ -82,7 +82,7 @@ def _allowed(
     of = next((each for each in state.members if each.name == used.name), state)
     first = used.window == state.windows[0]
     known: list[tuple[float, float | None]] = []
-    for event in events:
+    for event in sorted(events, key=lambda each: each.at):
         at = event.at.timestamp() * 1000
         if event.kind == "limit_set" and event.group == (state.group or ""):
             if not known:

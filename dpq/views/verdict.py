@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 
-from dpq.explain.incidents import BY_A_PERSON
+from dpq.explain.incidents import LEAST_URGENT
 from dpq.types import Drain, Verdict, VerdictState
 from dpq.views.sampler import Snapshot
 from dpq.views.words import until
@@ -32,15 +32,13 @@ def say_drain(drain: Drain) -> str:
 
 
 def worst_first(verdicts: Iterable[Verdict]) -> list[Verdict]:
-    """Return the verdicts that need a person: faults first, then what a person has wanted; of
-    equal states the longest."""
-    last, states = datetime.max.replace(tzinfo=UTC), list(VerdictState)
+    """Return the verdicts that need a person, those of `LEAST_URGENT` last; of equal states the
+    longest first."""
+    last = datetime.max.replace(tzinfo=UTC)
+    states = [*(each for each in VerdictState if each not in LEAST_URGENT), *LEAST_URGENT]
     return sorted(
         (each for each in verdicts if each.needs_person),
-        key=lambda each: (
-            *(each.state in BY_A_PERSON, states.index(each.state)),
-            *(each.since or last, each.queue),
-        ),
+        key=lambda each: (states.index(each.state), each.since or last, each.queue),
     )
 
 

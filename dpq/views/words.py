@@ -27,6 +27,15 @@ def batch_counts(batch: BatchState) -> str:
     return f"{number(batch.left)} left of {number(batch.pushed)}: {', '.join(ends)}; {state}"
 
 
+def batch_left(batch: BatchState, now_ms: float) -> str:
+    """Say how long a batch takes at its pace so far: `about 3 m left`; "" if nothing tells."""
+    ended = batch.pushed - batch.left
+    if batch.finished or not ended or not batch.left:
+        return ""
+    seconds = now_ms / 1000 - batch.began_at.timestamp()
+    return f"about {span(seconds * batch.left / ended)} left"
+
+
 def until(at_ms: float | None, now_ms: float) -> str:
     """Write how long it is until a moment: `12 s`, `now` when it has come."""
     if at_ms is None:

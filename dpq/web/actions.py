@@ -94,9 +94,8 @@ class Job:
     def run(self) -> None:
         """Act on matching tasks, in steps: at most on as many tasks as were counted."""
         run = session_of(self.queue).run
-        while not self._stop.is_set() and (taken := run(self._bulk.step)) is not None:
-            if self._bulk.rate and not self._bulk.is_over:
-                self._stop.wait(taken / self._bulk.rate)
+        while not self._stop.is_set() and run(self._bulk.step):
+            pass
         run(self._bulk.tell)
         self.state = "stopped" if self._stop.is_set() else "done"
 

@@ -15,16 +15,15 @@ from dpq.limits.limits import EVERY_GROUP
 from dpq.limits.rules import LimitRules, rules_words
 from dpq.limits.states import LimitState
 from dpq.limits.words import read_word, write_word
+from dpq.model.history import CHANGES
 from dpq.types import Event
+from dpq.views.lately import SHOWN
 from dpq.views.limit_change import changes_of, look_at, rules_before
 from dpq.views.used import used_by
 from dpq.web.pages import PAGE, whole_of
 from dpq.web.site import Call, read_number, read_whole
 
 T = TypeVar("T")
-
-CHANGES = 5
-"""Changes of a limit that its page shows, the newest first."""
 
 WAYS = {
     "": "closed first",
@@ -107,7 +106,8 @@ def limit(call: Call) -> Response:
     named = [group] if group not in ("", EVERY_GROUP) else []
     states, _, now_ms = call.shared("states", named)
     state = states[1] if group == EVERY_GROUP else states[-1] if group else states[0]
-    changes = changes_of(call.site.events(call.name, "limit_set"), group or None)
+    made = call.site.events(call.name, *CHANGES)
+    changes = changes_of(made, group or None)
     text = call.query.get("rules", state.rules or (states[1].rules if state.default else ""))
     scope = EVERY_GROUP if text and not state.rules and state.default else group or None
     used = used_by(call.site.granted(call.name), state, now_ms)
@@ -122,8 +122,8 @@ def limit(call: Call) -> Response:
         words=[write_word(each) for each in windows],
         events=call.site.events(call.name, "rate_limited"),
         used=sorted(used, key=lambda each: -(each.share or 0.0))[:BUSIEST],
-        changed=[*call.site.events(call.name, "limit_set", "learned")],
-        changes=changes[:CHANGES],
+        changed=[*made, *call.site.events(call.name, "learned")],
+        changes=changes[:SHOWN],
     )
 
 
@@ -158,7 +158,7 @@ def change(call: Call) -> Response:
     """Ask before a limit changes: what was, what would be, the promises and drain times of both."""
     group, undone = call.query.get("group") or None, None
     if undo := call.query.get("undo"):
-        found = changes_of(call.site.events(call.name, "limit_set"), group)
+        found = changes_of(call.site.events(call.name, *CHANGES), group)
         undone = next((event for event in found if event.id == undo), None)
         if undone is None:
             raise HTTPException(404, "this change is not among the events that the queue has kept")

@@ -14,7 +14,8 @@ from dpq.registry.all_queues import inspect_server
 from dpq.types import BatchState, LeaseInfo
 from dpq.verbs.browse import LOOK_A_PAGE, LOOK_MOST
 from dpq.views.charts import SPANS
-from dpq.views.words import batch_counts
+from dpq.views.lately import FAILURES, SHOWN, failures
+from dpq.views.words import batch_counts, batch_left
 from dpq.views.workers import working
 from dpq.web.search import holders
 from dpq.web.site import Call, read_number
@@ -35,6 +36,8 @@ def queue(call: Call) -> Response:
         spans=SPANS,
         chosen=chosen,
         story=call.site.story(call.name, SPANS[chosen]),
+        changes=call.site.changes(call.name)[:SHOWN],
+        failures=failures(call.site.events(call.name, *FAILURES), call.site.now_ms()),
     )
 
 
@@ -70,7 +73,13 @@ def read_batches(call: Call) -> list[BatchState]:
 
 def batches(call: Call) -> Response:
     """Show what has become of the tasks of each batch."""
-    return call.render("batches.html", batches=read_batches(call), batch_counts=batch_counts)
+    return call.render(
+        "batches.html",
+        batches=read_batches(call),
+        counts=batch_counts,
+        left=batch_left,
+        now_ms=call.site.now_ms(),
+    )
 
 
 FLAGS: dict[str, Any] = {"0": False, "false": False, "1": True, "true": True}
@@ -215,6 +224,7 @@ INFO = {
     "maxmemory_policy": "when it is full",
     "connected_clients": "clients",
     "instantaneous_ops_per_sec": "commands per second",
+    "evicted_keys": "keys evicted",
     "aof_enabled": "AOF",
     "rdb_last_bgsave_status": "last RDB",
 }
@@ -230,6 +240,8 @@ def _info(redis: Any) -> dict[str, str] | None:
     if not isinstance(info, dict) or "redis_version" not in info:
         return None
     shown = {words: str(info[name]) for name, words in INFO.items() if name in info}
+    if most := info.get("maxmemory"):
+        shown["share"] = f"{info['used_memory'] / most:.3f}"
     shown["version"] = f"Redis {info['redis_version']}"
     if "valkey_version" in info:
         shown["version"] = f"Valkey {info['valkey_version']}, as {shown['version']}"

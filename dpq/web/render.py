@@ -86,7 +86,8 @@ def moment(value: datetime | float | None, how: How = "") -> Markup:
 def coded(text: str) -> Markup:
     """Write a sentence, with what stands between backticks as code; no line ends in an option."""
     parts: list[str | Markup] = [*text.split("`")]
-    parts[1::2] = [Markup("<code>{}</code>").format(_unbroken(each)) for each in parts[1::2]]
+    code = Markup('<code>{}</code> <button type="button" class="copy" data-copy="{}">Copy</button>')
+    parts[1::2] = [code.format(_unbroken(str(each)), each) for each in parts[1::2]]
     return Markup("").join(parts)
 
 

@@ -42,7 +42,10 @@ def find(browser: Browser, chosen: Filter, search: Search, most: int, look: int)
     found = dict(search.found)
     while states and len(tasks) < most and looked < look:
         only = replace(chosen, state=states[0])
-        page = yield from browser.search(only, position, most - len(tasks), look - looked)
+        newest = only.state is TaskState.DEAD
+        page = yield from browser.search(
+            only, position, most - len(tasks), look - looked, newest=newest
+        )
         tasks += page.tasks
         looked, left, position = looked + page.looked, page.left, page.position
         found[states[0]] = found.get(states[0], 0) + len(page.tasks)

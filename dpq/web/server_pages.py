@@ -15,9 +15,11 @@ from dpq.explain.operations import Operations
 from dpq.explain.verdict_limits import kind_of
 from dpq.link.cluster import forbidden
 from dpq.model.filter import Filter
+from dpq.model.history import CHANGES
 from dpq.script.command import Steps
 from dpq.types import Event, Verdict, VerdictState
 from dpq.verbs.browse import LOOK, LOOK_MOST, Browser, Found
+from dpq.views.lately import Change, changes
 from dpq.views.sampler import Snapshot
 from dpq.views.workers import Working, working
 from dpq.web.pages import PAGE, whole_of
@@ -56,6 +58,7 @@ class Wrong(NamedTuple):
     queue: str
     verdict: Verdict
     ways: list[Way]
+    changed: Change | None
 
 
 class Bound(NamedTuple):
@@ -76,9 +79,11 @@ def overview(call: Call) -> Response:
     unknown = call.site.snapshots([name for name in page if name not in known])
     rows = known | {name: (found, error) for name, found, error in unknown}
     read = {name: found for name, (found, _) in known.items() if found}
+    worst = call.site.places.order(found.verdict for found in read.values())
+    last = last_changes(call, {each.queue: read[each.queue] for each in worst[:PAGE]})
     wrong = [
-        Wrong(each.queue, each, ways(call, read[each.queue]))
-        for each in call.site.places.order(found.verdict for found in read.values())
+        Wrong(each.queue, each, ways(call, read[each.queue]), last.get(each.queue))
+        for each in worst
     ]
     errors = {name: error for name, (_, error) in known.items() if error}
     return call.render(
@@ -92,6 +97,18 @@ def overview(call: Call) -> Response:
         start=start,
         following=start + PAGE if start + PAGE < len(names) else None,
     )
+
+
+def last_changes(call: Call, read: dict[str, Snapshot]) -> dict[str, Change | None]:
+    """Find the newest change of each queue in the last day."""
+
+    def steps(queue: Operations[Any]) -> Steps[list[Event]]:
+        return queue.events("", 1, kinds=CHANGES)
+
+    names, now_ms = tuple(read), call.site.now_ms()
+    found = call.site.shared.get(("changes", names), lambda: call.site.ask(names, steps))
+    few = {name: [] if isinstance(each, Exception) else each for name, each in found.items()}
+    return {name: next(iter(changes(few[name], read[name].workers, now_ms)), None) for name in few}
 
 
 def ways(call: Call, snapshot: Snapshot) -> list[Way]:
@@ -118,9 +135,6 @@ def ways(call: Call, snapshot: Snapshot) -> list[Way]:
     if state in (*UNATTENDED, VerdictState.HANDLERS_BUSY):
         found.append(Way("Go to its workers", call.url("q", name, "workers")))
     if state is VerdictState.ONLY_DEAD:
-        if call.may("replay", name):
-            fields = {"action": "replay", "all": "1", "f.state": "dead"}
-            found.append(Way("Replay the dead…", call.url("q", name, "tasks"), fields))
         found.append(Way("Look at the dead", call.url("q", name, "dead")))
     return found
 

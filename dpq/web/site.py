@@ -16,13 +16,14 @@ from starlette.responses import RedirectResponse, Response
 from dpq import DPQ, ConfigurationError, DPQError
 from dpq.explain.operations import Operations
 from dpq.explain.verdict import no_such_queue
-from dpq.model.history import Granted
+from dpq.model.history import CHANGES, Granted
 from dpq.model.validation import one_line
 from dpq.queue.inside import operations_of, session_of
 from dpq.script.command import Steps
 from dpq.types import Event
 from dpq.verbs.history import MAX_EVENTS
 from dpq.views.charts import Span, Story, story
+from dpq.views.lately import Change, changes
 from dpq.views.sampler import Directory, Kept, Snapshot, Watch, ask_all, read_all
 from dpq.views.shared import Shared
 from dpq.views.verdict import Places
@@ -95,6 +96,11 @@ class Site:
         """Return the newest events of a queue, of some kinds or of all, the oldest first."""
         watch = self.watch(name)
         return self.shared.get(("events", name, kinds), partial(watch.events, *kinds))
+
+    def changes(self, name: str) -> list[Change]:
+        """Return what has changed on a queue in the last day, the newest first."""
+        workers = self.snapshot(name).workers
+        return changes(self.events(name, *CHANGES), workers, self.now_ms())
 
     def task_events(self, name: str, id_: str) -> list[Event]:
         """Return the events of a task, the oldest first, some seconds old at most."""

@@ -20,8 +20,8 @@ from dpq.link.watches import Watch, time_left
 from dpq.model.backoff import longer_pause
 from dpq.model.log_fields import fields
 from dpq.model.validation import MAX_BATCH, error_line
+from dpq.queue.end_log import log_refused
 from dpq.queue.inside import operations_of
-from dpq.queue.refusals import log_refused
 from dpq.script.command import Steps
 from dpq.script.replies import Batch
 from dpq.worker.deliveries import Deliveries, Done, Taken

@@ -124,15 +124,6 @@ def test_a_decoding_client_serves_as_well(server: Server, redis: Redis, queue_na
 # lease()
 
 
-def test_a_clean_end_of_a_lease_acks(q: DPQ[Any]) -> None:
-    """A body that ends well finishes the task."""
-    q.push("a")
-    with q.lease() as task:
-        assert task.payload == "a"
-        assert q.stats().invisible == 1
-    assert (len(q), q.stats().acked) == (0, 1)
-
-
 ENDS: list[tuple[Any, ...]] = [
     (ZeroDivisionError("x"), "delayed", 2, "ZeroDivisionError: x", "failed", None),
     (Retry(5, "later"), "delayed", 2, "later", "failed", 5),

@@ -80,7 +80,7 @@ RIGHT_CALLS: list[tuple[Any, str]] = [
     (lambda q: DPQ(q.redis, "a", visibility=3), r"'visibility'; did you mean 'default_visibility'"),
     (lambda q: DPQ.from_url("localhost:6379", "a"), r"write redis:// before the host"),
     (lambda q: q.pop().payload, r"write popped.task.payload"),
-    (lambda q: CliRunner().invoke(app, ["push", "1", "--delay", "5m"]).stderr, "write seconds"),
+    (lambda q: CliRunner().invoke(app, ["push", "1", "--delay", "5x"]).stderr, "write seconds"),
 ]
 
 

@@ -13,6 +13,7 @@ from dpq import DPQ, ConfigurationError, Filter, Push, TaskState
 from dpq.cli import app
 from dpq.testing import Clock, QueueFactory
 from dpq.types import BulkProgress
+from dpq.verbs import bulk
 
 Make = Callable[..., DPQ[Any]]
 
@@ -53,8 +54,9 @@ def test_priorities_of_a_group(make, clock):
     assert q.check() == []
 
 
-def test_dead_letters_by_age(make, clock):
-    """Of dead tasks the age counts from the death; replay keeps to its rate."""
+def test_dead_letters_by_age(make, clock, monkeypatch):
+    """Of dead tasks the age counts from the death; replay keeps to its rate over its steps."""
+    monkeypatch.setattr(bulk, "STEP", 2)
     q = make()
     q.push_many([Push(n, key=f"k{n}", max_attempts=1) for n in range(6)])
     for _ in range(2):
@@ -62,7 +64,10 @@ def test_dead_letters_by_age(make, clock):
             q.fail(task, "no")
         clock.advance(100)
     assert q.admin.count(Filter(TaskState.DEAD, older_than=150)) == 3
-    assert q.admin.bulk("replay", Filter(older_than=150), rate=100_000, by="ann").done == 3
+    assert q.admin.bulk("replay", Filter(older_than=150), rate=1, by="ann").done == 3
+    due = [(task.visible_until.timestamp() * 1000 - clock()) for task in q.peek(9, "delayed")]
+    assert (q.stats().ready, due) == (1, [1000, 2000])
+    clock.advance(2)
     assert q.admin.bulk("purge", Filter(key_prefix="k5")).done == 1
     assert (q.stats().ready, q.stats().dead) == (3, 2)
     told = [(event.detail, event.by) for event in q.admin.events() if event.kind == "by_hand"]

@@ -356,6 +356,7 @@ NOT_EXPORTED = {
     "progress": "of running tasks, whose leases are not exported",
     "history": "what the old queue did",
     "events": "what the old queue did",
+    "changes": "what the old queue did",
 }
 """The parts that an export leaves out, and why; docs/operations.md names them."""
 

@@ -4,8 +4,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from redis import Redis
 
 import dpq
@@ -22,29 +20,6 @@ def made(redis: Redis, clock: Clock, queue_name: str) -> Iterator[Callable[..., 
 
 def payloads(q: DPQ[Any]) -> list[Any]:
     return [task.payload for task in q.pop_many(1000)]
-
-
-numbers = st.one_of(
-    st.integers(-3, 3),
-    st.integers(-(2**63), 2**63 - 1),
-    st.floats(allow_nan=False, allow_infinity=False),
-)
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(given_=st.lists(st.tuples(numbers, st.sampled_from([None, "a", "b"])), max_size=12))
-def test_pops_are_sorted(redis: Redis, queue_name: str, given_: list[Any]) -> None:
-    """For any numbers, from the smallest to the biggest, and equal ones in the order of pushes."""
-    with DPQ[int](redis, queue_name, order="min") as q:
-        q.push_many(Push(n, priority, group=group) for n, (priority, group) in enumerate(given_))
-        tasks = q.pop_many(1000)
-        q.admin.drop()
-    assert [(task.priority, task.payload) for task in tasks] == sorted(
-        (priority, n) for n, (priority, _) in enumerate(given_)
-    )
-    for task in tasks:
-        wanted = given_[task.payload][0]
-        assert repr(task.priority) == repr(wanted or abs(wanted))
 
 
 BIG = 2**60 + 1  # no double holds it, nor its neighbours

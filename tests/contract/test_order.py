@@ -131,26 +131,3 @@ def test_order_among_groups_is_exact(q: DPQ[int], clock: Any, way: Way, batch: i
 
     assert drain(q, batch) == best_first([(p, n) for n, p in enumerate(priorities)])
     assert q.check() == []
-
-
-@pytest.mark.parametrize("batch", [1, 50])
-@pytest.mark.parametrize("sign", [1, -1], ids=["latest first", "earliest deadline first"])
-def test_neighbouring_nanosecond_timestamps_are_told_apart(
-    q: DPQ[int], sign: int, batch: int
-) -> None:
-    """Timestamps in ns, one apart, run in exact order, though a double merges hundreds of them;
-    with minus a timestamp as the priority the earliest runs first."""
-    start = 1_700_000_000_123_456_789
-    stamps = [start + i for i in range(300)]
-    random.Random(6).shuffle(stamps)
-    q.push_many(Push(payload=stamp, priority=sign * stamp) for stamp in stamps)
-
-    assert drain(q, batch) == sorted(stamps, reverse=sign > 0)
-
-
-def test_a_priority_comes_back_as_it_was_given(q: DPQ[int]) -> None:
-    """An int stays an int and a float a float; minus zero is zero."""
-    for priority in PRIORITIES:
-        task = q.get(q.push(0, priority))
-        assert (task.priority, type(task.priority)) == (priority, type(priority))
-        assert str(task.priority) != "-0.0"

@@ -1,6 +1,6 @@
 """The known faults of the original system, a regression test each.
 
-Three have theirs elsewhere: payloads with `::` in test_api.py, equal priorities in test_order.py,
+Others have theirs elsewhere: payloads with `::` in test_api.py, equal priorities in test_order.py,
 and forgotten scripts in tests/lua/test_lost_replies.py.
 """
 
@@ -164,11 +164,3 @@ def test_a_pop_at_a_great_backlog_takes_bounded_steps(
 
     calls = redis.info("commandstats")["cmdstat_evalsha"]["calls"]
     assert 3000 / UPKEEP_BATCH <= calls <= 3000 / UPKEEP_BATCH + 2
-
-
-def test_equal_payloads_stay_two_tasks(q: DPQ[Any]) -> None:
-    """Two pushes of the same payload are two tasks with ids of their own."""
-    ids = [q.push({"a": 1}), q.push({"a": 1}), *q.push_many([Push(payload={"a": 1})] * 2)]
-
-    assert len(set(ids)) == 4
-    assert sorted(task.id for task in q.pop_many(10)) == sorted(ids)

@@ -41,7 +41,7 @@ def kill(server: Server) -> None:
 class Failing:
     """Makes the scripts of a queue fail, as in a failover; says how often."""
 
-    def __init__(self, q: Any, *scripts: str, error: Exception | None = None) -> None:
+    def __init__(self, q: Any, *scripts: str, error: BaseException | None = None) -> None:
         self.count = 0
         original = q._session.connections.call_all
 
@@ -176,6 +176,24 @@ def test_it_raises_unless_told(live, host, opened):
 
 
 # What interrupts a request
+
+
+def test_an_interrupted_report_closes_the_answer(live):
+    """The caller has no answer to close."""
+    closed: list[bool] = []
+
+    class Body(httpx.ByteStream):
+        def close(self) -> None:
+            closed.append(True)
+
+    inner = httpx.MockTransport(
+        lambda _: httpx.Response(429, headers={"Retry-After": "5"}, stream=Body(b"no"))
+    )
+    Failing(live, "met_limit", error=KeyboardInterrupt())
+    ours = dpq.httpx.Transport(live, transport=inner)
+    with httpx.Client(transport=ours) as client, pytest.raises(KeyboardInterrupt):
+        client.get("http://api.example")
+    assert closed == [True]
 
 
 @pytest.mark.parametrize("path", ["stream", "429", "left"])

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -97,6 +98,19 @@ def test_push_of_a_recurring_task(
     assert q.get(task_id).priority == 3
     assert "cancelled k" in run("task", "cancel", "--key", "k").stderr
     assert q.size() == 0
+
+
+def test_seconds_are_also_said_in_minutes_and_hours(run: Run, q: DPQ) -> None:
+    """By options and arguments alike, and where a bare option may stand without a number."""
+    task_id = run("push", 1, "--delay", "5m", "--unique-for", "inf", "--key", "k").stdout.strip()
+    left = q.get(task_id).visible_until - datetime.now(UTC)
+    assert 280 < left.total_seconds() <= 300
+    assert "for 5400 s" in run("admin", "pause", "1h30m").stderr
+    run("admin", "resume")
+    task = one(run("pop", "--id", task_id, "--force", "--visibility", "90s"))
+    left = datetime.fromisoformat(task["visible_until"]) - datetime.now(UTC)
+    assert 80 < left.total_seconds() <= 90
+    assert "no task is ready" in run("pop", "--wait", "10ms", code=1).stderr
 
 
 def test_push_reads_payloads_line_by_line(run: Run, q: DPQ) -> None:
@@ -508,12 +522,11 @@ WRONG_USAGE: dict[str, str] = {
     "push 1 --seal": "--batch",
     "limit set": "give a rate, a concurrency, or both",
     "limit set 10": "'10': write a rate as UNITS/TIME",
-    "limit set 10/s,burst=x": "burst must be a whole number",
-    "limit set 10/s,reserve=5": "reserve must be UNITS:PRIORITY",
-    "limit set 10/s,adaptive=5": "adaptive must be FLOOR:CEILING",
-    "limit set 10/s,reserve=5:1": "burst must be larger",
-    "limit set 10/s 1/h,adaptive=1:9": "only the shortest can learn",
-    "limit set --concurrency 0": "concurrency is 0",
+    "limit set g 500/m": "if it is a group, write --group g",
+    "push 1 --expires-in 5x": "write seconds, or a time as 90s, 5m or 1h30m",
+    "task update x --delay soon": "write seconds, or a time as 90s, 5m or 1h30m",
+    "get x --wait -1": "1h30m, 0 or more",
+    "push 1 --max-attempts 1.5": "write a whole number, or inf",
     "limit set 10/s --group g --every-group": "not both",
     "limit set 10/s --group ''": "group is ''",
     **dict.fromkeys(map(" ".join, DELETING), "--yes"),

@@ -46,7 +46,7 @@ def test_finds_and_explains(run: Run, q: DPQ) -> None:
     q.redis.delete(key_of(q.queue_name, "ready"))
     found = run("doctor", code=1)
     assert f"problem: in 0 states {task_id}" in found.stdout
-    assert "it would never run" in found.stdout
+    assert f"Stored data do not fit together: in 0 states: {task_id}" in found.stdout
     assert "Export the queue, drop it and import the file" in found.stdout
     assert run("doctor", code=1).stdout == found.stdout
 
@@ -60,7 +60,7 @@ def test_json(run: Run, q: DPQ) -> None:
     [line] = run("doctor", "--json", code=1).stdout.splitlines()
     told = json.loads(line)
     assert (told["kind"], told["subject"]) == ("no payload", task_id)
-    assert told["meaning"].startswith(f"The payload of task {task_id} is gone")
+    assert told["meaning"].startswith(f"Stored data do not fit together: no payload: {task_id}")
     assert "Export the queue, drop it and import the file" in told["way_out"]
 
 

@@ -19,7 +19,6 @@ from support import PATIENCE_S, wait_for
 from typer.testing import Result
 
 from dpq import DPQ
-from dpq.cli import bulk
 from dpq.verbs.workers import Doing
 
 pytestmark = pytest.mark.usefixtures("clean_environment")
@@ -113,19 +112,17 @@ def test_workers_show_what_hangs(run: Run, q: DPQ, url: str) -> None:
     assert "5 s hangs" in run("workers").stdout
 
 
-def test_release_of_many(run: Run, q: DPQ, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By worker, by age, or all: uncounted, in steps that are told, after `--yes`."""
-    monkeypatch.setattr(bulk, "RELEASED_AT_ONCE", 1)
+def test_release_of_many(run: Run, q: DPQ) -> None:
+    """By worker, by age, or all: uncounted, after `--yes`."""
     for n in range(30):
         q.push(n)
     tasks = q.pop_many(30)
     beat(q, "bee", *tasks[:15])
     refused = run("admin", "bulk", "release", "--worker", "bee", code=2)
-    assert "gives back 15 running tasks" in " ".join(refused.stderr.split())
+    assert "to give back 15 running tasks of" in " ".join(refused.stderr.split())
     assert q.stats().invisible == 30
     done = run("admin", "bulk", "release", "--worker", "bee", "--yes")
     assert done.stdout == "15\n"
-    assert "gave back 10, looked at 10 of 15" in done.stderr
     assert "gave back 15; 0 had ended meanwhile" in done.stderr
     assert q.stats().invisible == 15
     nothing = run("admin", "bulk", "release", "--held-for", 1000, "--yes").stderr
@@ -200,9 +197,12 @@ def test_the_endpoint_of_a_worker(started: Any, q: DPQ, tmp_path: Path) -> None:
 
 
 def test_the_endpoint_of_a_scheduler(started: Any, url: str, q: DPQ) -> None:
-    """Ready once a server has answered; and then it ends as it is told."""
-    process, address, said = started("admin", "scheduler")
+    """Ready once a server has answered, with metrics beside; and then it ends as it is told."""
+    process, address, said = started("admin", "scheduler", "--metrics-port", "0")
     wait_for(lambda: ask(address, "ready")[0] == 200, lambda: (ask(address, "ready"), said))
+    [at] = re.findall(r"http://[\d.]+:\d+/metrics", "".join(said))
+    with urllib.request.urlopen(at, timeout=PATIENCE_S) as answer:  # noqa: S310
+        assert b"dpq_tasks" in answer.read()
     assert ask(address, "live")[0] == 200
     process.send_signal(signal.SIGTERM)
     assert process.wait(PATIENCE_S) == 0

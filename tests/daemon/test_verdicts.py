@@ -603,11 +603,11 @@ def test_every_surface_says_the_same(
     told = run(q, url, "stats")
     assert sentence in " ".join(told.stdout.split()), told.output
     assert json.loads(run(q, url, "stats", "--json").stdout)["verdict"]["sentence"] == sentence
-    assert f"{name}\t{sentence}\n" in run(q, url, "queues").stdout
+    assert sentence in " ".join(run(q, url, "queues").stdout.split())
     rows = map(json.loads, run(q, url, "queues", "--json").stdout.splitlines())
     assert {row["queue"]: row for row in rows}[name]["verdict"]["sentence"] == sentence
     doctor = run(q, url, "doctor")
-    assert (f"problem: {sentence}\n" in doctor.stdout) is wanted.needs_person
+    assert (f"  {sentence}\n" in doctor.stdout) is wanted.needs_person
     assert sentence in " ".join((doctor.stdout + doctor.stderr).split())
     assert doctor.exit_code == 1  # its clock is far off
     with TestClient(dashboard([q]), base_url="http://127.0.0.1:8321") as browser:

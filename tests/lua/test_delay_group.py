@@ -41,9 +41,13 @@ def test_push_into_a_closed_group(q, clock, probe, group):
     assert probe.pop().payload == "best"
 
 
-def test_push_into_an_empty_closed_group(q):
+def test_push_into_an_empty_closed_group(q, clock):
     """A closed group without tasks lets no newcomer lead, by whichever script it comes."""
+    q.push("due", group="g", delay=1)
     q.delay_group("g", 60)
+    clock.advance(1)
+    assert (q.promote(), q.stats().waiting) == (1, 1)
+    q.purge()
     q.push("x", group="g")
     q.push("y", group="g", key="k")
     assert (q.stats().waiting, q.pop().task) == (2, None)

@@ -50,6 +50,19 @@ def test_each_way_to_fail_is_told(q, probe, clock):
     assert (found[-1].at, found[-1].frames) == (q.get(task_id).died_at, ())
 
 
+def test_a_failed_attempt_names_the_member_that_it_ran_as(q, probe):
+    """Of a pool each attempt that fails says which key or proxy it had."""
+    q.set_limit(60, 60, 9, group="g", members=["a", "b"])
+    for n in range(2):
+        q.push(n, group="g", member="ab"[n])
+    for _ in range(2):
+        q.fail(probe.pop(), "no", delay=9)
+    assert [(each.kind, each.member) for each in q.admin.events()[1:]] == [
+        ("failed", "a"),
+        ("failed", "b"),
+    ]
+
+
 def test_what_goes_well_has_no_event(q, probe):
     """A plain task that is pushed, runs, is given back and is acked writes nothing but itself."""
     q.push("x")

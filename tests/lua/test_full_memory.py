@@ -310,7 +310,6 @@ GOES_ON: dict[str, list[Callable[[DPQ[Any]], object]]] = {
     "promote": [lambda q: [q.promote() for _ in range(3)]],
     "purge": [*((lambda q, state=state: q.purge(state)) for state in TaskState)],
     "forget": [lambda q: q.admin.forget("seen"), lambda q: q.purge()],
-    "forget_results": [lambda q: q._session.run(q._operations._ask, "forget_results", [9], int)],
     "rate_limited": [
         each_held(lambda q, task, scope=scope: q.rate_limited(task, 20, scope))
         for scope in ("group", "queue", "task")
@@ -421,13 +420,14 @@ class Stage:
                 key = key_of(self.name, part)
                 if part in HASHES:
                     all_at_once.hgetall(key)
-                elif part == "events":
+                elif part in ("events", "changes"):
                     all_at_once.xrange(key)
                 else:
                     all_at_once.zrange(key, 0, -1, withscores=True)
             found = dict(zip(PARTS, all_at_once.execute(), strict=True))
         found["conf"].pop(b"asked", None)  # the short way of pop may ask once more
-        found["events"] = [fields for _, fields in found["events"]]  # ids are times
+        for part in ("events", "changes"):  # ids are times
+            found[part] = [fields for _, fields in found[part]]
         return [*found.values()]
 
     @contextmanager
@@ -565,7 +565,7 @@ def test_no_verb_is_left_out() -> None:
     """Each script is asked at full memory, or only looks: one that is new must be named."""
     looking = (
         "absent batches check check_batches check_limits dead_kinds drain events export find_groups"
-        " get glance held history in_flight names next_event peek result results scopes search"
+        " get glance held history names next_event peek result results scopes search"
         " stats survey types view why workers"
     )
     assert sorted({*GOES_ON, *ADDS, *looking.split()}) == script_names()

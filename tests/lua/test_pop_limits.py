@@ -428,3 +428,12 @@ def test_a_gate_that_says_something_is_kept(server, q, clock, probe):
     assert q.admin.group("window").units_left[0] < 1
     clock.advance(2 * 86400)
     assert many_groups() == {b"learned"}  # its 429s go on to count
+
+
+def test_an_interval_is_rounded_up(q, clock, probe):
+    """To a 4096th of a millisecond: rounded down, 4000 units would gain a millisecond."""
+    q.set_limit(3, 1, group="g", slack=0)
+    q.push_many([Push(n, group="g") for n in range(2)])
+    assert q.pop().task
+    [(_, opens)] = probe.stored()["closed"]
+    assert opens == clock.ms + ceil(4096 * 1000 / 3) / 4096

@@ -44,6 +44,7 @@ def test_everything(q, probe):
         "wake",
         "tick",
         "events",
+        "changes",
         "cancelled",
     }
     assert q.stats().pushed == 15

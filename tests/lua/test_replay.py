@@ -59,3 +59,26 @@ def test_a_replay_of_many_steps_is_one_event(q, clock, few):
     ids = bury(q, clock, *range(250))
     assert q.dead.replay(ids if few else None) == 250
     assert by_hand(q) == ["replayed 250"]
+
+
+def test_followers_wait_again_for_what_was_replayed_with_them(q, probe):
+    """A chain that died runs in its order once more; a task whose first is dead runs at once."""
+    first = q.push("a")
+    second = q.push("b", after=[first])
+    q.push("c", after=[second])
+    q.bury(probe.pop(), "no")
+    assert q.pop().task is None
+    assert [task.payload for task in q.dead.list(9)] == ["a", "b", "c"]
+    assert q.dead.replay() == 3
+    for payload in "abc":
+        task = probe.pop()
+        assert task.payload == payload
+        assert q.pop().task is None
+        q.ack(task)
+        assert q.check() == []
+    first = q.push("a")
+    second = q.push("b", after=[first])
+    q.bury(probe.pop(), "no")
+    assert q.pop().task is None
+    assert q.dead.replay([second]) == 1
+    assert probe.pop().payload == "b"

@@ -13,7 +13,6 @@ WALKS = {
     "scopes": ["limits", "?"],
     "workers": [1, "?", 9, ""],
     "held": [1, "?"],
-    "in_flight": ["?"],
     "set_limit": ["", "groups", "", "", "leases", "?", "", ""],
 }
 

@@ -43,11 +43,13 @@ def test_for_ever(q, clock):
 
 
 @pytest.mark.parametrize("how", ["update", "rerun"])
-def test_pushed_anew(q, probe, how):
+def test_pushed_anew(q, clock, probe, how):
     """`update` and `rerun` add a new task under a seen key; upkeep leaves it its key."""
     old = seen(q)
     new = q.push("again", key="k", on_duplicate=how)
     assert new != old
+    clock.advance(10)
+    q.promote()
     assert q.push("third", key="k") == new
     assert probe.drain() == ["again"]
 

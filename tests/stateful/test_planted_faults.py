@@ -155,7 +155,7 @@ charge | the rate never rises | rare LEARNS
 - gate.used * 2 >= gate.rate
 + false
 lead | who was served keeps its turn | rare IN_TURN
-- turn = turn and turn ~= true and turn or next_turn()
+- turn = turn and turn ~= true and turn or string.format('%015.0f', draw(conf, 'turns', 1) + 1)
 + turn = turn and turn ~= true and turn or sequence_of(member)
 no_room | a queue takes one task too many | rare BOUNDED
 - size + fresh > most

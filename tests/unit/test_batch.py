@@ -288,6 +288,24 @@ def test_what_another_process_has_saved_is_not_sent_again(batch: Batch, saved: P
     assert len(sent) == 1
 
 
+def test_an_answer_goes_into_the_file_that_is_there(
+    batch: Batch, saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process may replace the file while this one waits for its lock."""
+    lock, replaced = module.fcntl.flock, saved.with_name("new")
+
+    def late(file: int, how: int) -> None:
+        lock(file, how)
+        if not replaced.exists():
+            replaced.write_bytes(answer(batch, 2))
+            os.link(replaced, other := saved.with_name("other"))
+            os.replace(other, saved)
+
+    monkeypatch.setattr(module.fcntl, "flock", late)
+    asyncio.run(Results(saved, (), batch).save(1, answer(batch, 1)))
+    assert lines_of(saved) == [2, 1]
+
+
 HOST = "https://a.example"
 # What is sent, and where
 

@@ -249,12 +249,20 @@ def test_with_durability_no_pop_waits_for_acks(prefetch: int) -> None:
     assert len(scene.session.ended) == 5
 
 
-def test_what_was_cut_off_is_sent_until_it_is_answered() -> None:
-    """A fault of the loop or of the network loses no end of a delivery."""
+def test_what_was_cut_off_is_sent_until_it_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fault of the loop or of the network loses no end of a delivery; nor does an interrupt."""
+
+    def interrupted(_: Any) -> Any:
+        raise KeyboardInterrupt
+
     scene = Scene(ScriptedQueue("q", tasks(1)), cuts=[True, True], until_empty=False)
     taken = scene.next_task()
     assert taken
     scene.finish(taken)
+    with monkeypatch.context() as patch, scene.lock:
+        patch.setattr(scene.session, "send_all", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            scene.fetcher.send_ends()
     for answered in (False, False, True):
         with scene.lock:
             assert scene.fetcher.send_ends() is answered

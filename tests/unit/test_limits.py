@@ -147,6 +147,7 @@ def test_a_rate_may_be_said_as_the_command_line_says_it():
     rules = LimitRules.checked
     for text, rate, per in same:
         assert rules(text) == rules(rate, per)
+    assert rules("10/s,burst=3") == rules(10, 1, 3)
     beside = {"burst": 3, "concurrency": 2, "reserve": Reserve(1, 5), "slack": 0.2}
     assert rules(rate="10/s", **beside) == rules(rate=10, per=1, **beside)
     assert rules(rate="10/s", adaptive=Adaptive(1, 20)) == rules(

@@ -103,6 +103,22 @@ def test_each_handler_ends_in_one_done(
     assert sorted(seen) == sorted(expected if hooked else [])
 
 
+def test_no_more_run_at_once_than_may() -> None:
+    """Each of two handlers of asyncio waits for the other one, and no third begins."""
+    running: list[int] = []
+    most: list[int] = []
+
+    async def handler(task: Task[Any]) -> None:
+        running.append(task.payload)
+        for _ in range(5):
+            await asyncio.sleep(0)
+            most.append(len(running))
+        running.remove(task.payload)
+
+    assert len(asyncio.run(Stage(6, handler).run_async(concurrency=2))) == 6
+    assert max(most) == 2
+
+
 def in_thread(work: Callable[[], None]) -> threading.Thread:
     thread = threading.Thread(target=work)
     thread.start()

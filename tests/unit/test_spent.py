@@ -8,7 +8,7 @@ from dpq import Quota, RateLimit
 from dpq.cli._render import limit_table
 from dpq.limits.states import QuotaState
 from dpq.types import LimitState
-from dpq.views.limits import spent, why
+from dpq.views.limits import gauges, spent, why
 
 MIDNIGHT = datetime(2026, 11, 25, tzinfo=UTC)
 SECOND, DAY = RateLimit(10, 1, burst=10), RateLimit(1000, 3600, burst=1000)
@@ -34,7 +34,7 @@ def state(reason: str | None, *left: float, opens: datetime | None = None) -> Li
     [
         (state("spent", 0.2, 100), "10 in 1 s is spent"),
         (state("spent", 5, -3), "1\u202f000 in 1 h is spent"),
-        (state("spent", 3, 1.5), "1\u202f000 in 1 h has too few units left"),
+        (state("spent", 3, 1.5), "10 in 1 s has too few units left"),
         (state("quota", 5, 5, opens=MIDNIGHT), "1\u202f000 a day (UTC) is spent"),
         (state("rate limited", -1050.3, 5), ""),
         (state(None, 5, 5), ""),
@@ -51,3 +51,12 @@ def test_no_units_below_zero() -> None:
     """While a 429 closes, windows owe units: that is 0 left."""
     first, *_ = limit_table("limits", [state("rate limited", -1050.3, 5)]).records
     assert first[2] == "0.0"
+
+
+def test_a_gauge_says_the_learned_rate() -> None:
+    """Where 0.2 are learned, no gauge says that 10 may run."""
+    learned = state(None, 0.2, 5).model_copy(update={"rate": 0.2})
+    assert [each["text"] for each in gauges(learned)] == [
+        "10 in 1 s, now 0.2",
+        "1\u202f000 in 1 h",
+    ]

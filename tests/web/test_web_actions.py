@@ -9,6 +9,7 @@ from support import wait_for
 
 from dpq import DPQ, ConfigurationError, Push, TaskNotFoundError, TaskState
 from dpq.model.filter import Filter
+from dpq.verbs import bulk
 from dpq.web.actions import Job, Jobs
 
 
@@ -97,17 +98,18 @@ def test_a_job_acts_on_no_more_than_was_counted(q: DPQ) -> None:
         jobs.confirm(job, 3)
 
 
-def test_a_job_can_be_stopped(q: DPQ) -> None:
+def test_a_job_can_be_stopped(q: DPQ, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a stop no further step begins."""
     q.push_many([Push(n) for n in range(6)])
     for _ in range(6):
         q.bury(q.pop().task, "no")
-    jobs, job = Jobs(), Job(q, "replay", Filter(TaskState.DEAD), rate=0.001)
+    monkeypatch.setattr(bulk, "STEP", 1)
+    jobs, job = Jobs(), Job(q, "replay", Filter(TaskState.DEAD))
     jobs.begin(job)
     wait_for(lambda: job.state == "counted", lambda: job.state)
+    step = job._bulk.step
+    job._bulk.step = lambda: job.stop() or step()  # during the first step
     jobs.confirm(job, 6)
-    wait_for(lambda: job.done == 1, lambda: job.state)
-    job.stop()
     wait_for(lambda: job.ended, lambda: job.state)
     assert (job.state, job.done) == ("stopped", 1)
     assert q.stats().dead == 5

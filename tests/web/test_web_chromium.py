@@ -15,7 +15,7 @@ from kit.web import furnish
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 from support import wait_for
 
-from dpq import DPQ
+from dpq import DPQ, Push
 from dpq.web import Access, app
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -203,6 +203,48 @@ def test_a_page_follows_its_queue(page: Page, served: Served, live: DPQ) -> None
     live.push("x", delay=60)
     expect(tile).to_have_text(str(before + 1))
     assert page.locator("input[name=seconds]").input_value() == "17"
+
+
+def test_a_look_keeps_focus_selection_and_scroll(page: Page, served: Served, live: DPQ) -> None:
+    """New rows come into a page under the reader's hands: the row, the words and the place stay."""
+    live.push_many([Push(n, max_attempts=99) for n in range(60)])
+    for task in live.pop_many(60):
+        live.fail(task, f"no {task.payload}", delay=600)
+    page.set_viewport_size({"width": 1200, "height": 400})
+    page.goto(f"{served.url}/q/{live.queue_name}/limits")
+    page.locator("#groups a[data-row]").first.focus()
+    focused = page.evaluate("document.activeElement.dataset.key")
+    page.evaluate("""() => {
+      const scroll = document.querySelector("#groups .scroll");
+      const sheet = new CSSStyleSheet();
+      sheet.replaceSync("#groups .scroll { width: 20rem }");
+      document.adoptedStyleSheets = [sheet];
+      scroll.scrollLeft = 40;
+      getSelection().selectAllChildren(document.querySelector("#groups th"));
+    }""")
+    before = page.evaluate(
+        "[getSelection().toString(), document.querySelector('#groups .scroll').scrollLeft]"
+    )
+    for name in ("0", "zz"):
+        live.push_many([Push(n, group=name) for n in range(9)])
+        expect(page.locator("#groups")).to_contain_text(name)
+    after = page.evaluate(
+        "[getSelection().toString(), document.querySelector('#groups .scroll').scrollLeft]"
+    )
+    assert before == after
+    assert before[0]
+    assert before[1]
+    assert page.evaluate("document.activeElement.dataset.key") == focused
+
+
+def test_a_command_is_copied(page: Page, served: Served, live: DPQ) -> None:
+    """The button beside an id puts it on the clipboard."""
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    id_ = live.peek(1)[0].id
+    page.goto(f"{served.url}/q/{live.queue_name}/tasks/{id_}")
+    page.locator("[data-copy]").first.click()
+    expect(page.locator("[data-copy]").first).to_have_text("Copied")
+    assert page.evaluate("navigator.clipboard.readText()") == id_
 
 
 def test_a_server_that_goes_away_and_comes_back(page: Page, live: DPQ, chromium: Browser) -> None:

@@ -10,9 +10,7 @@ from redis import Redis
 from support import wait_for
 
 from dpq import DPQ, Push
-from dpq.types import Verdict, VerdictState
 from dpq.verbs.workers import Doing
-from dpq.views.verdict import WORST_FIRST, worst_first
 
 
 def wrong(html: str) -> list[str]:
@@ -32,18 +30,6 @@ def second(redis: Redis, queue_name: str) -> Iterator[DPQ]:
     with DPQ[Any](redis, f"{queue_name}-2") as queue:
         yield queue
         queue.admin.drop()
-
-
-def test_each_state_has_its_place() -> None:
-    """Every state has one rank, and only verdicts that need a person are listed."""
-    assert sorted(WORST_FIRST) == sorted(VerdictState)
-    said = [
-        Verdict(queue=state, state=state, because="", needs_person=state != VerdictState.MOVING)
-        for state in VerdictState
-    ]
-    assert [each.state for each in worst_first(said)] == [
-        state for state in WORST_FIRST if state != VerdictState.MOVING
-    ]
 
 
 def test_the_worst_stands_first(dashboard: Open, redis: Redis, queue_name: str) -> None:

@@ -16,7 +16,6 @@
 -- A recurring task comes back as a new task. So does a task that was pushed again with `rerun` while it ran.
 -- A result is kept in the same step.
 -- Lost reply: the second call finds the tasks gone or begun anew, and answers 0 for them. Their results are kept.
-local time, args = ARGV[1], ARGV
 
 local awaited = redis.call('EXISTS', tracked) == 1 -- first: without the right, a call fails before it writes
 -- Without memory, or without the right, a call with results fails before it writes.
@@ -24,7 +23,7 @@ local told = #args % 2 == 0 and redis.call('HSET', results, '', redis.call('HGET
 local vacated, ids, reply, gone, gone_at, again = { [''] = true }, {}, {}, {}, {}, {}
 for i = 2, #args - 1, 2 do ids[i / 2] = args[i] end
 local raws, apart, reports, noted, keyed = redis.call('HMGET', meta, unpack(ids)), false, nil, nil, {}
--- Needs: now, times, layout, marks
+-- Needs: now, times, layout, notes
 for i, id in ipairs(ids) do
   local raw, claim, rerun, key, recurs, rest = raws[i] or '', args[2 * i + 1], nil, nil, nil, nil
   local token, at = string.match(raw, SHORT_CLAIM)
@@ -58,7 +57,7 @@ if noted then
   count_finished(ids, gone_at, again, raws)
 end
 if strays or awaited or #again > 0 or reports then
-  -- Needs: record, ended, place, back, anew, recur, layout
+  -- Needs: record, ended, place, anew, begin, layout, back
   local settle, left, over = nil, {}, {}
   if reports then
     -- Needs: true_up

@@ -12,7 +12,6 @@
 -- concurrency. Else a closed group opens, or gets the moment at which its window lets it.
 -- For a task without a group the keys after the fourth may be left out: each takes time.
 -- Lost reply: the second call finds the task gone, and so does ack.
-local time, id, token = ARGV[1], ARGV[2], ARGV[3]
 
 -- Needs: now, times, layout
 local there = redis.call('EXISTS', tracked)
@@ -21,19 +20,25 @@ local claim, at = string.match(raw or '', SHORT_CLAIM)
 if claim ~= token or not string.find(raw, '\n', at, true) then
   return { -5 }
 end
-local lease, group, opens
+local lease, group, opens, settings
 if there > 0 then
-  -- Needs: layout
   group = string.match(raw, GROUP)
   local text = group ~= '' and redis.call('HGET', gates, group)
   lease = group ~= '' and group .. '\t' .. id
   if redis.call('ZRANGEBYLEX', tracked, '[\t', '(\15', 'LIMIT', '0', '1')[1] -- of the queue, or of producers
     or text and (string.byte(text) ~= 45 or string.find(text, ' B:', 1, true)) then
     return { -5 }
-  elseif lease and redis.call('ZSCORE', closed, group) then
-    -- Needs: reopen
-    opens = redis.call('ZSCORE', tracked, lease) and reopening(group, text)
-    if not opens then
+  end
+  local shut_until = lease and redis.call('ZSCORE', closed, group)
+  if shut_until then -- it may open, as by open_or_close
+    -- Needs: plain_gate
+    settings = redis.call('HMGET', conf, 'heavy', 'fairness', 'shut_until')
+    local gate = (settings[2] or 'none') == 'none' and redis.call('ZSCORE', tracked, lease)
+      and group_gate(group, text, settings[1])
+    opens = gate and gate.out and gate.out <= gate.rules.concurrency and plain_at(gate)
+    if opens == tonumber(shut_until) and opens > instant then
+      opens = nil -- it is closed for its window, not for its leases
+    elseif not opens or redis.call('HEXISTS', groups, group) == 1 then
       return { -5 }
     end
   end
@@ -48,6 +53,12 @@ end
 count_time(string.sub(token, 1, -3), 10)
 store_times('r')
 if opens then
-  reopen(group, opens)
+  -- Needs: notice, heads
+  if opens > instant then
+    redis.call('ZADD', closed, string.format('%.17g', opens), group)
+    notice(opens - now)
+  elseif redis.call('ZREM', closed, group) == 1 and raise_heir(group) then
+    rouse(1, settings[3])
+  end
 end
 return {}

@@ -5,40 +5,33 @@
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  group      "" for the queue's limit alone; with a booking, the scope of the last answer
 -- ARGV[3]  cost       the units, as a record has them
--- ARGV[4]  priority   for reserves, and to compare the caller with tasks that wait for the same units
+-- ARGV[4]  priority   number: for reserves, and to compare the caller with tasks that wait for the same units
 -- ARGV[5]  timeout    ms that the caller waits at most; "" for ever
--- ARGV[6]  lease      ms of the lease, if the permit is a lease
+-- ARGV[6]  lease      number: ms of the lease, if the permit is a lease
 -- ARGV[7]  id         of the permit, made by the caller
--- ARGV[8]  booked     the moment that the last answer booked, ms; "" if there is none
+-- ARGV[8]  booked     number: the moment that the last answer booked, ms; "" if there is none
 -- ARGV[9]  standing_at  the caller's place in the line, as the last answer said; "" if there is none
 -- ARGV[10] held       the lease that the last answer gave with its booking; "" if there is none
 -- ARGV[11] channel    on which the caller is called; "" if the caller has no channel
--- ARGV[12] pin        the member of the pool that the permit must have; "" for any; a TAB, which no member's name is,
---                     refuses a pool
+-- ARGV[12] pin        the member of the pool that the permit must have; "" for any; a TAB refuses a pool
 --
 -- Returns one of:
--- * {1, us, moment, held, scope, cost, brief}: the permit is granted for `moment`, which is in `us`
---   microseconds. The units are charged. `held`: "~", the end of its lease and its id, if the permit is a lease; else
---   "". `scope`: the group, and behind a TAB the member of its pool. `cost`: the charged units, with estimates.
---   `brief`: "1" if the permit is a lease only until its answer is observed, else "". If an earlier booking
---   stands, the last three are left out.
--- * {0, us, place}: nothing is charged; ask again in `us` microseconds. Until then a caller that waits stands in a line
---   at `place`.
--- * {2, us, place}: all leases are taken, or others come first. Ask again when called, at the latest in `us`
---   microseconds.
--- * {-1, us}: the units are free in `us` microseconds, which is beyond the timeout; nothing is charged.
--- * {-2, members}: the pool of the group has no such member; nothing is charged. `members` has a TAB before each name.
--- * {-8, ...}: as pop.
--- Lost reply: if the permit was granted, the second call charges the units again, and the first lease stays until its
--- end. Else the caller stands in the line twice, until its first place is forgotten, seconds later.
-local time, group, cost, priority, timeout = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
-local lease, id, booked, standing_at, held = tonumber(ARGV[6]), ARGV[7], tonumber(ARGV[8]), ARGV[9], ARGV[10]
-local channel, pin = ARGV[11], ARGV[12]
+-- * {1, us, moment, held, scope, cost, brief}: the permit is granted for `moment`, in `us` microseconds, and charged.
+--   `held`: "~", the end of its lease and its id, or "" if it is no lease. `scope`: the group, and behind a TAB the
+--   member of its pool. `cost`: the charged units, with estimates. `brief`: "1" if it is a lease only until its answer
+--   is observed, else "". If an earlier booking stands, the last three are left out.
+-- * {0, us, place}: ask again in `us` microseconds. Until then a caller that waits stands in a line at `place`.
+-- * {2, us, place}: all leases are taken, or others come first. Ask again when called, or in `us` microseconds.
+-- * {-1, us}: the units are free in `us` microseconds, which is beyond the timeout.
+-- * {-2, members}: the pool of the group has no such member. `members` has a TAB before each name.
+-- Lost reply: the second call charges the units again, and the first lease stays until its end; or the caller stands
+-- in the line twice, until its first place is forgotten, seconds later.
+
 if #group > 301 then
   return redis.error_reply('ERR DPQ: the group is too long: at most 200 bytes, a member 100')
 end
 
--- Needs: now, refusal, go_on, rules, gate, opens, keep, estimate, gates_of, booked, booking, stand, grant
+-- Needs: now, refusal, go_on, rules, gate, opens, keep, estimate, gates_of, booked, booking, stand
 local settings = redis.call('HMGET', conf, 'format', 'aging', 'aging_since', 'order', 'queue_rules', 'queue_gate',
   'token')
 local refused = refusal(settings[1])

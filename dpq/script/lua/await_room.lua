@@ -4,13 +4,12 @@
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  group      whose bound has refused the push; "" for the bound of the queue
 -- ARGV[3]  place      of the producer: its id, or what an earlier call has returned
--- ARGV[4]  ms         until the producer is forgotten, unless it asks again; 0: it stops waiting
+-- ARGV[4]  ms         number: until the producer is forgotten, unless it asks again; 0: it stops waiting
 -- ARGV[5]  channel    where it hears that it is called; or ""
 --
 -- Returns {1, place}: it stands in the line, and asks again when it is called. {0, place}: there is room, so it pushes
 -- now; or it does not wait any more.
 -- Lost reply: safe to send again with the same place; a producer that stands in the line twice is called twice.
-local time, group, place, ms, channel = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
 
 -- Needs: now, room, producers, go_on
 go_on()

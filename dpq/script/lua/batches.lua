@@ -7,7 +7,6 @@
 -- Returns {next cursor ("0" at the end), name, text, name, ...}. The text is that of the file batches in lib, or "" for
 -- an unknown batch. Two pages may name the same batch. Names that begin with a TAB are entries of the list.
 -- Lost reply: safe to send again.
-local cursor, args = ARGV[1], ARGV
 
 -- Needs: scan
 if cursor ~= '' then

@@ -3,21 +3,17 @@
 -- Keys: workers cancelled
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id         of the worker
--- ARGV[3]  age        ms that the worker has been running
+-- ARGV[3]  age        number: ms that the worker has been running
 -- ARGV[4]  about      running, concurrency, pid, version TAB host TAB name; "" when the worker ends
--- ARGV[5]  forget     ms without a heartbeat after which a worker is removed
+-- ARGV[5]  forget     number: ms without a heartbeat after which a worker is removed
 -- ARGV[6]  doing      how many leases the worker holds, ms of its longest running handler (-1 for none), id of that
 --                     task ("-" for none), TAB, the tokens of its leases; "" when the worker holds no lease
 -- ARGV[7]  quiet      "1" if the last answer that the worker has began with 1, else ""
 --
 -- Returns {quiet, token, ...}: 1 if the worker is to take no new tasks, else 0; then the tokens of its leases whose
--- tasks were cancelled. A worker that was removed while it could not send
--- heartbeats, or whose queue was dropped, stays quiet: nothing has told it to go on. Each call checks a few other
--- workers, chosen at random. All workers call equally often, so all get checked. If no worker is left to remove the
--- last worker, the key expires by itself.
+-- tasks were cancelled. A worker that was removed meanwhile stays quiet: nothing has told it to go on. Each call
+-- checks a few other workers, chosen at random; the last worker goes when the key expires.
 -- Lost reply: safe to send again; the second call's time then counts. The next heartbeat has the same answer.
-local time, id, age, about, forget = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
-local doing, quiet = ARGV[6], ARGV[7]
 
 -- Needs: now
 redis.pcall('HDEL', workers, '') -- as in go_on

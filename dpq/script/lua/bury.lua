@@ -1,7 +1,7 @@
 -- bury: make a task a dead letter now. If it was pushed again with `rerun` while it ran, it begins anew instead.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
---       tracked events batches followers cancelled
+--       tracked events changes batches followers cancelled
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id         "" for the one event of many tasks: nothing else is done
 -- ARGV[3]  token      of the delivery that holds the lease
@@ -12,15 +12,12 @@
 -- ARGV[8]  source     where the error comes from, as in tell_error; ""; or left out
 -- ARGV[9]  told       "" for one task of many, which has no event; with id "", the name of who has acted; or left out
 --
--- Returns 1; 0 if the same verb has ended this delivery before (nothing changed); -1 if the token is not the live
--- token, or another verb has ended the delivery; -13 if the task was cancelled (nothing changed).
+-- Returns 1; or 0, -1 or -13 as fence does, and nothing has changed.
 -- Lost reply: safe to send again, the second answer is 0. The event of many is then added twice.
-local time, id, token, reason, report = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local priority, residual, source, told = ARGV[6], ARGV[7], ARGV[8], ARGV[9]
 
--- Needs: now, record, rank, fence, place, bury, anew, back, times, producers, event
+-- Needs: now, record, rank, fence, place, bury, anew, back, times, producers, event, operator
 if id == '' then
-  tell('by_hand', '', '', '', reason, 'by', told)
+  tell_change('by_hand', '', reason, 'by', told)
   return 1
 end
 local task, refused = fence(id, token, 'b')

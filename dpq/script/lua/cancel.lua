@@ -10,9 +10,8 @@
 -- Returns 1; -2 if no live task has this id or key; -6 if the task is running, and is not to be cancelled then (nothing
 -- changed).
 -- Lost reply: the second call answers -2.
-local time, id, key, cancels = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
--- Needs: now, record, place, cancelled, batches, followed, producers, forget
+-- Needs: now, record, place, cancelled, batches, followed, producers, trim
 id = key ~= '' and redis.call('HGET', keys, key) or id
 local task = read(redis.call('HGET', meta, id) or '')
 if not task or redis.call('ZSCORE', dead, id) then

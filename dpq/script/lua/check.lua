@@ -1,5 +1,4 @@
--- check: find broken invariants in a bounded part of the stored data. It changes nothing, and each report is true:
--- no other command runs meanwhile.
+-- check: find broken invariants in a bounded part of the stored data. It changes nothing.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf wake tick batches followers recent
 -- ARGV[1]  time       ms, or "" for the server's clock
@@ -8,17 +7,15 @@
 -- ARGV[3]  cursor     0 to begin
 -- ARGV[4]  count      entries to check, about
 --
--- Returns {next cursor or 0, kind, subject, detail, kind, ...}: three texts for each problem. {-8, ...}: the client
--- knows another format (refusal).
+-- Returns {next cursor or 0, kind, subject, detail, kind, ...}: three texts for each problem.
 -- Lost reply: safe to send again.
-local time, part, cursor, count = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
 -- Needs: now, refusal
 local refused = refusal(redis.call('HGET', conf, 'format'))
 if refused then
   return refused
 end
--- Needs: record, heads, member, problem, diagnose, page, waits, seen_keys
+-- Needs: record, heads, member, problem, diagnose, waits
 if part == 'events' then
   local bound = tonumber(redis.call('HGET', conf, 'next_event') or '') or 1 / 0
   reply[1] = '0'

@@ -5,9 +5,8 @@
 -- ARGV[2]  most       tasks to look at, about
 --
 -- Returns {next cursor ("0" at the end), id, batch, kind, id, ...}. The kind is dead or left. Two pages may name the
--- same task. {-8, ...}: the client knows another format (refusal).
+-- same task.
 -- Lost reply: safe to send again.
-local cursor, most = ARGV[1], ARGV[2]
 
 -- Needs: refusal, batches, scan
 local refused = refusal(redis.call('HGET', conf, 'format'))

@@ -7,10 +7,8 @@
 -- ARGV[3]  cursor     0 to begin
 -- ARGV[4]  count      entries to check, about
 --
--- Returns {next cursor or 0, kind, subject, detail, kind, ...}: three texts for each problem. {-8, ...}: the client
--- knows another format (refusal).
+-- Returns {next cursor or 0, kind, subject, detail, kind, ...}: three texts for each problem.
 -- Lost reply: safe to send again.
-local time, part, cursor, count = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
 -- Needs: now, refusal
 local refused = refusal(redis.call('HGET', conf, 'format'))

@@ -7,12 +7,10 @@
 --                     ones, and call the producers that have room now
 -- ARGV[4..]           setting, value, ...: only the settings that the client names
 --
--- Returns {setting, value, ...}: all settings that are stored now, with `format` if the queue exists. In these cases it
--- writes nothing, and leaves the error to the client: the queue has another format; a named value differs from the
--- stored value; LIFO would meet aging; turns of groups would meet LIFO or aging; `order` would become "min" when tasks
--- may be stored. Returns {} if conf is of another type (nothing written).
+-- Returns {setting, value, ...}: all settings that are stored now, with `format` if the queue exists; {} if conf is of
+-- another type. It writes nothing, and leaves the error to the client, if the queue has another format; if a named
+-- value differs from the stored one; and for LIFO with aging, turns of groups with either, or "min" beside tasks.
 -- Lost reply: safe to send again, the second answer is the same.
-local time, format, create, args = ARGV[1], ARGV[2], ARGV[3], ARGV
 
 -- Needs: now
 local there = redis.pcall('HGETALL', conf)

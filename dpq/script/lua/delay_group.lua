@@ -3,13 +3,13 @@
 -- Keys: ready invisible waiting groups closed meta conf wake tick limits gates tracked events
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  group
--- ARGV[3]  ms         from now until the group opens; 0 opens the group now, and forgets the budgets that its host has
---                     named; "inf" closes it until a call opens it
+-- ARGV[3]  ms         number: from now until the group opens; 0 opens the group now, and forgets the budgets that its
+--                     host has named; "inf" closes it until a call opens it
 -- ARGV[4]  member     of the group's pool, to close or open only this member; or ""
 --
 -- Returns 1. However many tasks wait in the group, the call moves a single entry.
 -- Lost reply: safe to send again; the time then counts from the second call.
-local time, group, ms, member = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
+
 if #group > 200 or #member > 100 then
   return redis.error_reply('ERR DPQ: the group is too long: at most 200 bytes, a member 100')
 end

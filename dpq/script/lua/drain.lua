@@ -3,19 +3,16 @@
 --
 -- Keys: ready delayed invisible waiting groups closed meta conf limits gates tracked
 -- ARGV[1]  time       ms, or "" for the server's clock
--- ARGV[2]  named      how many groups with a limit of their own are counted at most
--- ARGV[3]  largest    how many other groups are counted at most: the groups with most tasks of 200 random tasks
--- ARGV[4]  last       how many closed groups are counted at most: the groups that open last
+-- ARGV[2]  named      number: how many groups with a limit of their own are counted at most
+-- ARGV[3]  largest    number: how many other groups are counted at most: the groups with most tasks of 200 random tasks
+-- ARGV[4]  last       number: how many closed groups are counted at most: the groups that open last
 -- ARGV[5]  whose      a limit whose scope is counted in any case: "queue", "groups" or "group:" and a name; or left out
 -- ARGV[6]  supposed   compute as if this limit had these rules, "" for none; or left out
 --
--- Returns {settings, scopes}. Settings: now; paused_until; how many tasks are due.
--- Scopes, flat, the queue first, with the fields of `Scope` (dpq/explain/drain.py) in their order; 1 and 0 for true and
--- false, "" for the slowest rule of a scope that is only closed.
--- What tasks take is read from up to 200 of them.
+-- Returns {settings, scopes}. Settings: now; paused_until; how many tasks are due. Scopes, flat, the queue first, with
+-- the fields of `Scope` (dpq/explain/drain.py) in their order; 1 and 0 for true and false, "" for the slowest rule of a
+-- scope that is only closed. What tasks take is read from up to 200 of them.
 -- Lost reply: safe to send again.
-local time, named, largest, last = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local whose, supposed = ARGV[5], ARGV[6]
 
 -- Needs: now, past, groups, member, rules, gate, clears, bare
 seen.count = 2

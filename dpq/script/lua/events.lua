@@ -1,25 +1,25 @@
 -- events: read some of the stream of events, in one direction. It changes nothing.
 --
--- Keys: events
+-- Keys: events changes
 -- ARGV[1]  way        "newer": the events behind a position; "older": the events before it, the newest first
 -- ARGV[2]  place      the position, an id; "" is the end of the stream
--- ARGV[3]  look       events to look at, at most
+-- ARGV[3]  look       number: events to look at, at most
 -- ARGV[4]  task       "", or an id: only the events of this task
--- ARGV[5..]           only the events of these kinds; none for all
+-- ARGV[5]  by_hand    "1": only what operators have done, from `changes`; "" for all
+-- ARGV[6..]           only the events of these kinds; none for all
 --
 -- Returns {place, id, {field, value, ...}, id, ...}. The place is where the next call goes on, or "" if it would find
 -- nothing.
 -- Lost reply: safe to send again.
-local way, place, look, task, args = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV
 
-local kinds, page = {}, nil
-for i = 5, #args do
+local kinds, page, stream = {}, nil, by_hand == '1' and changes or events
+for i = 6, #args do
   kinds[args[i]] = true
 end
 if way == 'newer' then
-  page = redis.call('XRANGE', events, '(' .. place, '+', 'COUNT', look)
+  page = redis.call('XRANGE', stream, '(' .. place, '+', 'COUNT', look)
 else
-  page = redis.call('XREVRANGE', events, place == '' and '+' or '(' .. place, '-', 'COUNT', look)
+  page = redis.call('XREVRANGE', stream, place == '' and '+' or '(' .. place, '-', 'COUNT', look)
 end
 local reply = { #page == look and page[#page][1] or '' }
 for _, event in ipairs(page) do

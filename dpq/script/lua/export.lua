@@ -4,17 +4,15 @@
 -- ARGV[1]  part       tasks, limits, gates, batches or seen
 -- ARGV[2]  cursor     "0" to begin; "" reads the tasks with the ids that follow
 -- ARGV[3]  count      entries of a page, about
--- ARGV[4]  max_bytes  bytes of payloads over 512 bytes, at most (the first one comes whatever its size)
+-- ARGV[4]  max_bytes  number: bytes of payloads over 512 bytes, at most (the first one comes whatever its size)
 -- ARGV[5..]            ids
 --
 -- Returns the cursor of the next page, "0" at the end. Then, flat: name and text of each limit, gate, batch or seen
--- key; or id, state, when, record and payload of each task. The state is ready, delayed, held or dead: a
--- running task, and a task that waits for its group, is ready; a delayed task that holds its group in order (hold) is
--- held. `when` is the moment in delayed or dead, ms, else 0. If a payload has no room on this page, its task has the
--- state "later": ask for it by its id. A payload that is missing is "". An entry that is stored all the time is on a
--- page once at least.
+-- key; or id, state, when, record and payload of each task. The state is ready, delayed, held or dead: a running task,
+-- and a task that waits for its group, is ready; a delayed task that holds its group in order (counted) is held. `when`
+-- is the moment in delayed or dead, ms, else 0. A payload without room on this page gives the state "later": ask for it
+-- by its id; a missing one is "". What is stored all the time is on a page once at least.
 -- Lost reply: safe to send again.
-local part, cursor, count, max_bytes, args = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV
 
 -- Needs: body, scan
 if part ~= 'tasks' then

@@ -5,10 +5,8 @@
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2..]            a lease: id, token, ms from now, ...
 --
--- Returns for each lease its new end, ms; or -1 if the token is not the live token or the delivery has ended, -13 if
--- the task was cancelled (nothing changed).
+-- Returns for each lease its new end, ms; or -1 or -13 as fence does, and nothing has changed.
 -- Lost reply: safe to send again, the second answer stands.
-local time, args = ARGV[1], ARGV
 
 -- Needs: now, fence, go_on, notice, counted, place
 local function extend(id, token, ms)

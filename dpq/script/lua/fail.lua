@@ -6,23 +6,21 @@
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id
 -- ARGV[3]  token      of the delivery that holds the lease; for a cron task with a line and times, as in ack
--- ARGV[4]  ms         from now until the next attempt
+-- ARGV[4]  ms         number: from now until the next attempt
 -- ARGV[5]  message    the last error, or ""
 -- ARGV[6]  report     the units that the delivery has spent, as in spent; "" for none; or left out
 -- ARGV[7]  priority   as text, or "" to keep it; or left out
 -- ARGV[8]  residual   what the double of the priority lost; or left out
 -- ARGV[9]  source     where the error comes from, as in tell_error; or left out
 --
--- Returns 1; 0 if the same verb has ended this delivery before (nothing changed); -1 if the token is not the live
--- token, or another verb has ended the delivery; -13 if the task was cancelled (nothing changed). If a
--- cron task has spent its attempts, and none of its times is late enough, it returns "ms TAB
--- schedule", as ack does (nothing changed).
+-- Returns 1; or 0, -1 or -13 as fence does, and nothing has changed. So it is with
+-- "ms TAB schedule", as ack has it: a cron task has spent its attempts, and none of its times is late enough.
 -- Lost reply: safe to send again, the second answer is 0.
-local time, id, token, ms, message, report = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5], ARGV[6]
-local priority, residual, source, claim = ARGV[7], ARGV[8], ARGV[9], token
+
+local claim = token
 token = string.match(token, '^%d*')
 
--- Needs: now, record, rank, fence, place, bury, anew, recur, back, times, event
+-- Needs: now, record, rank, fence, place, bury, anew, begin, times, event, back
 local task, refused = fence(id, token, 'f')
 if not task then
   return refused

@@ -5,11 +5,10 @@
 --                     groups by name; "closed": the closed groups, in the order in which they open
 -- ARGV[2]  from       for "name" the text with which the names begin; for "closed" the first rank; -1 is the last one
 -- ARGV[3]  behind     for "name" the group behind which to begin, or ""
--- ARGV[4]  most       groups at most
+-- ARGV[4]  most       number: groups at most
 --
 -- Returns flat: a group, and how many of its tasks stand in waiting.
 -- Lost reply: safe to send again.
-local way, from, behind, most = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 
 local reply = {}
 local function end_of(group)

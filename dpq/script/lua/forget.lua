@@ -1,13 +1,11 @@
--- forget: free seen keys, so that a push adds a task under them again.
+-- forget: free seen keys, so that a push adds a task under them again; or also remove results and progress.
 --
--- Keys: keys recent
--- ARGV[1]  most       seen keys at most, if no key is named
--- ARGV[2]  key        the key to free; "" for any seen keys
+-- Keys: keys recent results progress
+-- ARGV[1]  most       number: entries of each kind at most, if no key is named
+-- ARGV[2]  key        the key to free; "" for all seen keys, kept results and progress
 --
--- Returns how many keys it has freed. A key that a stored task has is not freed. Without a key it returns how many
--- entries it has removed; call again until it returns 0.
+-- Returns how many entries it has removed; call again until it returns 0. A key that a stored task has is not freed.
 -- Lost reply: safe to send again; the second call finds the key free, and answers 0.
-local most, key = tonumber(ARGV[1]), ARGV[2]
 
 local freed = 0
 for _, each in ipairs(key ~= '' and { key } or redis.call('ZRANGE', recent, '0', most - 1)) do
@@ -19,5 +17,9 @@ for _, each in ipairs(key ~= '' and { key } or redis.call('ZRANGE', recent, '0',
     freed = freed + 1
     redis.call('ZREM', recent, each)
   end
+end
+for _, hash in ipairs(key == '' and { results, progress } or {}) do
+  local drawn = redis.call('HRANDFIELD', hash, most) or {}
+  freed = freed + (drawn[1] and redis.call('HDEL', hash, unpack(drawn)) or 0)
 end
 return freed

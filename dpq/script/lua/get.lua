@@ -6,7 +6,6 @@
 -- Returns flat: state, until, record and payload for each argument. State is "" if no task has the id; for a key it is
 -- "state id". `until` is when a delayed task is due, a lease ends, or a dead task died, ms; else 0.
 -- Lost reply: safe to send again.
-local args = ARGV
 
 -- Needs: record, groups, body
 local reply = {}

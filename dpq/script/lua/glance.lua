@@ -7,7 +7,8 @@
 -- Returns {names, ms, ms, ...}. `names`: how many names are in the list of queues; -1 if they cannot be counted. For
 -- each conf follows the ms until its `next_event`; -1 if there is none; -2 if only a step (promote) can find it.
 -- Lost reply: safe to send again.
-local keys, time = KEYS, ARGV[1]
+
+local keys = KEYS
 
 -- Needs: now
 local reply = { tonumber(redis.pcall('SCARD', queues)) or -1 } -- an error is a table, and so no number

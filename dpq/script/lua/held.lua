@@ -7,7 +7,6 @@
 -- Returns {next cursor ("0" at the end), now (ms), id, lease end (ms), record without its payload, ...}. Two pages may
 -- name the same task. A lease that lasts from the first page to the last stands on at least one page.
 -- Lost reply: safe to send again.
-local time, cursor = ARGV[1], ARGV[2]
 
 -- Needs: now, scan
 local page = scan('ZSCAN', invisible, cursor, '500')

@@ -4,14 +4,14 @@
 -- Keys: history
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  ring       "m", minutes; "q", quarters; "u", minutes of what was granted
--- ARGV[3]  most       slots at most, from now back: 1440 minutes, 1344 quarters, or 60 minutes of what was granted
+-- ARGV[3]  most       number: slots at most, from now back: 1440 minutes, 1344 quarters, or 60 minutes of what was
+--                     granted
 --
--- Returns {names, slot, ...}: a list with each name of a value in the slots, and its short name (totals); then the
--- texts of the stored slots (remember, grants), the oldest first.
+-- Returns {names, slot, ...}: a list with each name of a value in the slots, and its short name (tally); then the
+-- texts of the stored slots (remember), the oldest first.
 -- Lost reply: safe to send again.
-local time, ring, most = ARGV[1], ARGV[2], tonumber(ARGV[3])
 
--- Needs: now, totals
+-- Needs: now, tally
 local names = {}
 for _, each in ipairs({ GAUGES, TOTALS }) do
   for i = 1, #each do

@@ -1,11 +1,11 @@
 -- import: add tasks of an export, each with all that was stored of it. It adds all of them or none.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
---       tracked events batches followers recent
+--       tracked events changes batches followers recent
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  export     the id of the export
--- ARGV[3]  last       the number of the last line of this call; 0 forgets which lines were added before
--- ARGV[4]  highest    the highest sequence number of these tasks: later pushes get higher ones
+-- ARGV[3]  last       number: the number of the last line of this call; 0 forgets which lines were added before
+-- ARGV[4]  highest    number: the highest sequence number of these tasks: later pushes get higher ones
 -- ARGV[5]  lenient    "1": a task that meets another task under its id or key is left out; "": the call is refused
 -- ARGV[6]  told       the tasks that the whole import has added, for the event; "" if a later call tells of this one
 -- ARGV[7..]            line, state, id, when, record, payload: the number of the line; ready, delayed, held
@@ -22,12 +22,9 @@
 -- queue has noted a later line, it keeps it. Refusals, which change nothing:
 -- * 1: the queue does not exist.
 -- * {-3, line, holder}: another task has the key. {-4, line, id}: the id is that of a task of another group or key.
--- * {-8, ...}: the client knows another format (refusal).
 -- Lost reply: safe to send again; nothing is added twice, but then the tasks are not counted as added.
-local time, export, last, highest, lenient = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
-local told, args = ARGV[6], ARGV
 
--- Needs: now, refusal, record, rank, body, place, hold, notice, event, marks, followed, others
+-- Needs: now, refusal, record, rank, body, place, counted, notice, operator, notes, followed, others
 local settings = redis.call('HMGET', conf, 'format', 'fairness', 'payloads', 'imported', 'order')
 local refused = not settings[1] and { 1 } or refusal(settings[1])
 if refused then
@@ -116,7 +113,7 @@ elseif last > upto then
   redis.call('HSET', conf, 'imported', string.format('%s %.0f', export, last))
 end
 if told ~= '' then
-  tell('by_hand', '', '', '', 'imported ' .. told)
+  tell_change('by_hand', '', 'imported ' .. told)
 end
 admit()
 return { 0, added, met }

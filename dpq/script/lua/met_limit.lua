@@ -4,21 +4,16 @@
 -- Keys: ready invisible waiting groups closed meta conf wake tick limits gates tracked events
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  group      the scope of the permit, as acquire has answered
--- ARGV[3]  scope      "group" closes the group, "queue" the queue, "member" the member of the pool, or the group if the
---                     permit has no member
--- ARGV[4]  ms         from now until the host may be asked again, or below 0 as in rate_limited
--- ARGV[5]  granted    the moment of the permit, ms
+-- ARGV[3]  scope      to close: group, queue or member; the group if the permit has no member
+-- ARGV[4]  ms         number: from now until the host may be asked again, or below 0 as in rate_limited
+-- ARGV[5]  granted    number: the moment of the permit, ms
 -- ARGV[6]  held       the lease of the permit, which this call ends; "" if the permit has no lease
 -- ARGV[7]  report     the units that the permit has spent, as in spent; "" for none
 -- ARGV[8]  cost       the units that the permit was charged, as acquire has answered
 -- ARGV[9]  status     of the answer, as in rate_limited; or left out
 --
--- Returns 1. If the scope is closed for longer already, that closing stays. The limit learns as in rate_limited, but
--- only if this permit was granted after the last permit from which the limit learned. The request stays spent; other
--- units that `report` does not name count as not spent.
+-- Returns 1. As in rate_limited; the limit learns only if this permit was granted after the last one that taught it.
 -- Lost reply: safe to send again; the time then counts from the second call.
-local time, group, scope, ms, granted, held = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
-local report, cost, status = ARGV[7], ARGV[8], ARGV[9]
 
 -- Needs: now, go_on, gate, ended, place, met, held
 go_on()
@@ -30,7 +25,7 @@ if held ~= '' then
   held = held_now(scopes, held)
   was_probe = gate.probe == held
   if report ~= '' or string.find(cost, ',', 1, true) then
-    -- Needs: permit_spent
+    -- Needs: held
     permit_spent(scopes, held, report, cost, granted, true)
   end
   ended({ held, name, member ~= '' and member }, true) -- a probe that meets a 429 opens nothing

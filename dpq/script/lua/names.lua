@@ -5,7 +5,6 @@
 --
 -- Returns {next cursor ("0" at the end), name, ...}, as texts.
 -- Lost reply: safe to send again.
-local cursor = ARGV[1]
 
 local page = redis.call('SSCAN', queues, cursor, 'COUNT', '1000')
 local reply = { page[1] }

@@ -6,7 +6,6 @@
 -- Returns the ms until the next task is due, lease ends or group opens; 0 if it has come, or if a task has ended whose
 -- followers are not released yet; -1 if there is none.
 -- Lost reply: safe to send again.
-local time = ARGV[1]
 
 -- Needs: now, next
 local event = next_event()

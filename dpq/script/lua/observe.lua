@@ -10,12 +10,10 @@
 --                     the units to which it refills evenly until then, or ""; the whole limit, or ""; its window, ms,
 --                     or 0; ...
 --
--- Returns 1. The host may not know yet of the requests under way. So each other lease of the scope counts as a task
--- that takes as much as this task. An answer with the same reset (within 2 s) never raises the units left. At the reset
--- the whole limit is left again.
--- {-8, ...}: the client knows another format (refusal).
+-- Returns 1. The host may not know yet of the requests under way: each other lease of the scope counts as a task that
+-- takes as much. An answer with the same reset (within 2 s) never raises the units left.
 -- Lost reply: safe to send again; the time then counts from the second call.
-local time, scope, id, token, args = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV
+
 if #scope > 301 then
   return redis.error_reply('ERR DPQ: the group is too long: at most 200 bytes, a member 100')
 end
@@ -25,7 +23,7 @@ local refused = refusal(redis.call('HGET', conf, 'format'))
 if refused then
   return refused
 end
--- Needs: gate, open_or_close, ended, place, go_on, mark, held, booked, record, notes, marks
+-- Needs: gate, open_or_close, ended, place, go_on, mark, held, booked, record, notes
 local MOST_COUNTED, SAME_MS = 400, 2000 -- at most that many leases are searched; hosts say whole seconds
 local DAY_MS = 86400000 -- no budget lasts longer (meters)
 

@@ -2,14 +2,13 @@
 --
 -- Keys: ready delayed invisible waiting payload meta dead
 -- ARGV[1]  state      ready, delayed, invisible, waiting or dead
--- ARGV[2]  start      the first rank, from 0
--- ARGV[3]  most       tasks at most
--- ARGV[4]  max_bytes  payload bytes at most (the first task comes whatever its size)
+-- ARGV[2]  start      number: the first rank, from 0
+-- ARGV[3]  most       number: tasks at most
+-- ARGV[4]  max_bytes  number: payload bytes at most (the first task comes whatever its size)
 --
 -- Returns flat: id, until, record and payload of each task. `until` is as in get. For a ready task the score and the
 -- order, with which its member begins, stand in its place.
 -- Lost reply: safe to send again.
-local state, start, most, max_bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 
 -- Needs: member, body
 local sets = { ready = ready, delayed = delayed, invisible = invisible, waiting = waiting, dead = dead }

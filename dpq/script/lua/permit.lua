@@ -6,7 +6,7 @@
 --                     the caller wants
 -- ARGV[3]  held       the lease that acquire or the last call has answered; or the place of a caller that leaves its
 --                     line
--- ARGV[4]  ms         from now until the lease is to end; 0 ends it at once
+-- ARGV[4]  ms         number: from now until the lease is to end; 0 ends it at once
 -- ARGV[5]  report     the units that the permit has spent, as in spent; "" for none
 -- ARGV[6]  cost       the units that the permit was charged, as acquire has answered
 -- ARGV[7]  moment     when the units were charged, ms, as acquire has answered
@@ -15,8 +15,6 @@
 -- Returns the lease as it is from now on; "" if it has ended.
 -- Lost reply: safe to send again; the second call finds the lease by its id. Spent units are stored only while the
 -- lease has not ended.
-local time, group, held, ms = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
-local report, cost, moment, unused = ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 
 -- Needs: now, go_on, gate, open_or_close, ended, place, line, held
 go_on()
@@ -38,7 +36,7 @@ end
 local member, now_held = held_now(scopes, held), ''
 if ms == 0 then
   if report ~= '' then
-    -- Needs: permit_spent
+    -- Needs: held
     permit_spent(scopes, member, report, cost, moment)
   end
   ended({ member, name, mate ~= '' and mate })

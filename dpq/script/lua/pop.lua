@@ -3,16 +3,17 @@
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
 --       tracked events batches followers
 -- ARGV[1]  time       ms, or "" for the server's clock
--- ARGV[2]  most       tasks at most, from 1 to 1000
--- ARGV[3]  visibility the lease, ms
--- ARGV[4]  max_bytes  payload bytes at most (the first task comes whatever its size)
--- ARGV[5]  batch      steps of upkeep at most
+-- ARGV[2]  most       number: tasks at most, from 1 to 1000
+-- ARGV[3]  visibility number: the lease, ms
+-- ARGV[4]  max_bytes  number: payload bytes at most (the first task comes whatever its size)
+-- ARGV[5]  batch      number: steps of upkeep at most
 -- ARGV[6]  waiter     "": this consumer does not wait; "-": before it waits; "0": after it has waited; or the
 --                     moment, ms with three digits, that it watches because a reply named it
 -- ARGV[7]  wanted     the id of the only task to lease, whatever stands before it, or ""; or left out
 -- ARGV[8]  forced     "1" if that task may be delayed, else ""; or left out
--- ARGV[9]  ahead      ms: limits may let a task begin that much later, and the caller holds it until then; or left out
--- ARGV[10] beyond     tasks at most beyond `most` that begin later; or left out
+-- ARGV[9]  ahead      number: ms: limits may let a task begin that much later, and the caller holds it until then; or
+--                     left out
+-- ARGV[10] beyond     number: tasks at most beyond `most` that begin later; or left out
 --
 -- Returns one of:
 -- * {lease end, id, record and payload, id, ...}: the tasks. A line feed stands between record and payload. If `ahead`
@@ -20,15 +21,9 @@
 --   more tasks; `rest` is 0 if the caller is to ask again. `wait` is how long each task has to wait, us.
 -- * {0, us, now}: no task may run. `us`: microseconds until that may change; -1 if no task becomes ready by time alone,
 --   or another waiter watches that moment. `now`: the time in microseconds. If the queue exists, a fourth number
---   follows: ms after which the waiter asks again in any case (rest). For a wanted task `us` is -1: it is not ready, or
---   a limit does not let it run. Then nothing has changed.
+--   follows: ms after which the waiter asks again in any case (rest). For a wanted task `us` is -1.
 -- * {-5}: the upkeep is not done yet: call again at once.
--- * {-8, ...}: the client does not know the format (refusal).
--- Lost reply: the tasks stay leased, without a holder, until their leases run out. Each then counts as an attempt. The
--- units that these tasks took of a limit are spent.
-local time, most, visibility, max_bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local batch, waiter, wanted, forced = tonumber(ARGV[5]), ARGV[6], ARGV[7], ARGV[8]
-local ahead, beyond = tonumber(ARGV[9]), tonumber(ARGV[10])
+-- Lost reply: the tasks stay leased until their leases run out, which counts as an attempt. Their units are spent.
 
 -- Needs: now, refusal, early
 local room = most
@@ -117,16 +112,16 @@ if #metas > 0 then
     notice(least)
   end
   if (tonumber(waiter) or moved > 0) and not looks then
-    -- Needs: pass_on
+    -- Needs: rest
     pass_on(tonumber(waiter), at_last)
   end
 end
 if #rotten > 0 then
-  -- Needs: discard
+  -- Needs: change
   discard(rotten)
 end
 if settings[9] then
-  -- Needs: make_room
+  -- Needs: change
   make_room(metas, rotten)
 end
 local told = wanted and { 0, -1, math.floor(instant * 1000) } or { -5 }
@@ -139,5 +134,5 @@ if looks or not (reply or wanted or taken.passed > 0) then
     told = rest(waiter, format, event, at_last)
   end
 end
--- Needs: listed
+-- Needs: soon
 return reply and ahead and listed(reply, told, metas) or reply or told

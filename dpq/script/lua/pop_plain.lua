@@ -3,17 +3,15 @@
 --
 -- Keys: ready invisible waiting groups closed meta conf stats wake tick limits gates tracked
 -- ARGV[1]  time       ms, or "" for the server's clock
--- ARGV[2]  most       tasks at most, from 1 to 1000
--- ARGV[3]  visibility the lease, ms, at least 10 000: shorter ones are watched (notice)
+-- ARGV[2]  most       number: tasks at most, from 1 to 1000
+-- ARGV[3]  visibility number: the lease, ms, at least 10 000: shorter ones are watched (notice)
 -- ARGV[4]  max_bytes  payload bytes at most (the first task comes whatever its size); or left out: 4 MiB
 --
 -- Returns {lease end, id, record and payload, id, ...} as pop does. {-5}: the caller is to call pop, and nothing has
--- changed. This is the reply if no task may run; if upkeep is due; if the queue is paused, has turns, a bound,
--- another format, or a limit that is more than one window; if its tasks have costs beside limits; and if the best
--- task has no short record (record), was delivered before, or its group has such a limit. If such a task comes later,
--- the reply ends before it.
+-- changed. This is the reply if no task may run; if upkeep is due; if the queue is paused, has turns, a bound, another
+-- format, or a limit that is more than one window; and if the best task has no short record (record), was delivered
+-- before, or its group has such a limit, or one beside costs. If such a task comes later, the reply ends before it.
 -- Lost reply: as with pop.
-local time, most, visibility, max_bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
 
 -- Needs: now, layout, times
 local settings = redis.call('HMGET', conf, 'next_event', 'token', 'format', 'paused_until', 'gated', 'queue_rules',

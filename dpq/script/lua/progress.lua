@@ -4,11 +4,9 @@
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2..]            id, token and text of a task, ...
 --
--- Returns for each task 1; -1 if its token is not the live token or the delivery has ended (nothing changed). What
--- remains of deliveries that have ended is not shown. Each call removes some of it, chosen at random. The key expires
--- after a day without a call.
+-- Returns for each task 1; -1 if its token is not the live token or the delivery has ended (nothing changed). Each call
+-- removes some of what deliveries that have ended have told, chosen at random. The key expires after a day.
 -- Lost reply: safe to send again; the text then stands with the second time.
-local time, args = ARGV[1], ARGV
 
 -- Needs: now, fence
 local told, reply = {}, {}

@@ -4,13 +4,12 @@
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
 --       tracked workers history events batches followers recent
 -- ARGV[1]  time       ms, or "" for the server's clock
--- ARGV[2]  batch      steps at most
+-- ARGV[2]  batch      number: steps at most
 --
 -- Returns {moved, ms until the next event or -1}; call again while `moved` reaches `batch`. If it has removed gates,
 -- their number follows; more gates may remain to be removed. {0, -2}: no data of the queue is stored, and markers that
--- stood alone are removed. {-8, ...}: the client knows another format (refusal).
+-- stood alone are removed.
 -- Lost reply: safe to send again; the second call moves what is due then.
-local time, batch = ARGV[1], tonumber(ARGV[2])
 
 -- Needs: now, refusal, go_on, trim, batch_list, next, prune, upkeep, remember
 local refused, format = refusal(redis.call('HGET', conf, 'format'))

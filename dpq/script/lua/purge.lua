@@ -1,20 +1,19 @@
 -- purge: remove tasks of a state, or the dead letters with these ids.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf wake tick limits gates tracked
---       events batches followers cancelled
+--       events changes batches followers cancelled
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  state      ready, delayed, invisible, waiting or dead
--- ARGV[3]  most       tasks at most; 0 changes nothing
--- ARGV[4]  told       tasks that earlier steps of the same action have removed: the event counts them, too; "" if a
---                     later step tells of this one
+-- ARGV[3]  most       number: tasks at most; 0 changes nothing
+-- ARGV[4]  told       number: tasks that earlier steps of the same action have removed: the event counts them, too; ""
+--                     if a later step tells of this one
 -- ARGV[5..]            ids: only these tasks
 --
 -- Returns how many tasks it removed; call again until it returns 0. The holder of a running task hears that it was
 -- cancelled.
 -- Lost reply: safe to send again; without ids the second call removes the next tasks.
-local time, state, most, told, args = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV
 
--- Needs: now, record, place, cancelled, member, event, batches, followed, producers, forget
+-- Needs: now, record, place, cancelled, member, operator, batches, followed, producers, trim
 local set = ({ ready = ready, delayed = delayed, invisible = invisible, waiting = waiting, dead = dead })[state]
 local members, removed, vacated = {}, 0, { [''] = true }
 for i = 5, #args do
@@ -41,7 +40,7 @@ for _, member in ipairs(members) do
   removed = removed + 1
 end
 if told and told + removed > 0 then
-  tell('by_hand', '', '', '', string.format('purged %.0f %s', told + removed, state))
+  tell_change('by_hand', '', string.format('purged %.0f %s', told + removed, state))
 end
 admit()
 call_all(vacated)

@@ -18,10 +18,8 @@
 -- * -11: task `index` is to wait for the task with the id that follows, which recurs: it never ends. -12: that task is
 --   the same task, or a later one of this push.
 -- * -3: the key is taken, and on_duplicate is "error". -4: the key's holder is in another group.
--- * {-8, ...}: the client knows another format (refusal).
 -- Lost reply: safe to send again while the first copy is stored: an id that is stored is not added twice. A repeated
 -- update sets the same values again; a repeated rerun may run the task once more.
-local time, args = ARGV[1], ARGV
 
 -- Needs: now
 if #args == 1 then
@@ -130,6 +128,6 @@ if surplus then
   -- Needs: admission
   drop_worst(surplus)
 end
--- Needs: rouse
+-- Needs: notice
 rouse(#plain + led, settings[6])
 return reply

@@ -5,11 +5,9 @@
 -- ARGV[2..]           plain tasks, as push has them: id, score, "max priority TAB group LF" and payload
 --
 -- Returns {0} or {1} as push does. {-5}: the caller is to call push; nothing has changed, except that a damaged
--- sequence may have grown. This is the reply if a task has another form or is stored already; if the queue has
--- bounds, aging, turns, another format or payloads apart from records; and if its tasks have costs while
--- a group is closed.
+-- sequence may have grown. This is the reply if a task has another form or is stored already; if the queue has bounds,
+-- aging, turns, another format or payloads apart from records; and if its tasks have costs while a group is closed.
 -- Lost reply: the second call finds the tasks stored, and so does push.
-local time, args = ARGV[1], ARGV
 
 -- Needs: now, layout
 local settings = redis.call('HMGET', conf, 'format', 'order', 'aging', 'fairness', 'shut_until', 'bounded', 'payloads',
@@ -70,7 +68,7 @@ end
 if n > 0 and not settings[5] then
   redis.call('ZADD', wake, '0', 'w')
 elseif n > 0 then
-  -- Needs: rouse
+  -- Needs: notice
   rouse(n, settings[5])
 end
 return { 0 }

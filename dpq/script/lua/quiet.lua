@@ -1,6 +1,6 @@
 -- quiet: tell workers to take no new tasks of the queue, or to take tasks again. They hear it by their next heartbeat.
 --
--- Keys: conf workers events
+-- Keys: conf workers events changes
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  quiet      "1" to be quiet, "" to go on
 -- ARGV[3]  by         the person or program that does so, a single line; "" if it is not known
@@ -8,9 +8,8 @@
 --
 -- Returns how many of these workers are there. If that changes something, one event says so.
 -- Lost reply: safe to send again; the second call changes nothing, and adds no event.
-local time, quiet, by, args = ARGV[1], ARGV[2], ARGV[3], ARGV
 
--- Needs: now, go_on, event
+-- Needs: now, go_on, operator
 go_on()
 local there, changed, name = 0, 0, ''
 for i = 4, #args do
@@ -27,6 +26,6 @@ for i = 4, #args do
 end
 if changed > 0 then
   local who = changed > 1 and string.format('%.0f workers, the last is %s', changed, name) or 'worker ' .. name
-  tell(quiet == '1' and 'quieted' or 'unquieted', '', '', '', who .. (by ~= '' and ', by ' .. by or ''))
+  tell_change(quiet == '1' and 'quieted' or 'unquieted', '', who .. (by ~= '' and ', by ' .. by or ''))
 end
 return there

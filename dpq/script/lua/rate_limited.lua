@@ -1,16 +1,15 @@
 -- rate_limited: give a task back after a 429, and close its group, or the whole queue, for all consumers. The attempt
--- does not count, and the task keeps its priority and its order. The first task after the closing is a probe. A task
--- that was refused as a probe twice in a row lets other tasks go first: it comes back some time after the opening. If
--- others pass, and it is refused as a probe five times in a row, it becomes a dead letter, unless it recurs, or is to
--- run once more.
+-- does not count, and the task keeps its place. The first task after the closing is a probe. A task that was refused as
+-- a probe twice in a row lets others go first (refusals). If others pass, and it is refused as a probe five times in a
+-- row, it becomes a dead letter, unless it recurs, or is to run once more.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
 --       tracked events batches followers cancelled
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id
 -- ARGV[3]  token      of the delivery that holds the lease
--- ARGV[4]  ms         from now until the host may be asked again; below 0 if the host has named no time: -ms for the
---                     first closing, twice as long for each closing in a row, and 300 s at most
+-- ARGV[4]  ms         number: from now until the host may be asked again; below 0 if the host has named no time: -ms
+--                     for the first closing, twice as long for each closing in a row, and 300 s at most
 -- ARGV[5]  scope      the scope to close: group, queue, member (the member of a pool that the task runs as) or task
 --                     (no scope: only this task waits). If the task has no member, its group closes; if it has no
 --                     group, the queue
@@ -18,19 +17,15 @@
 -- ARGV[7]  status     of the answer, three digits, if it was not 429, else ""; or left out
 -- ARGV[8]  text       of the answer, a single line, for the last error of a dead letter; or left out
 --
--- Returns 1; 2 if the task has become a dead letter; -1 if the token is not the live token or the delivery has ended;
--- -13 if the task was cancelled (nothing changed). If the scope is closed for longer already, that closing stays. After
--- the closing, the windows grant one unit and then go at their pace. A learned rate goes down, once for each delivery
--- and each closing. The windows of a fixed limit get more slack, unless the task was the probe, or was popped before
--- they last got some. The request stays spent; other units that `report` does not name count as not spent.
+-- Returns 1; 2 if the task has become a dead letter; or -1 or -13 as fence does, and nothing has changed. A longer
+-- closing stays. After the closing, the windows grant one unit and then go at their pace (met). The request stays
+-- spent; other units that `report` does not name count as not spent.
 -- Lost reply: safe to send again. The time then counts from the second call; the deferral and the refusal count once.
 -- If the task has become a dead letter, the second answer is 2, too.
-local time, id, token, ms, scope = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
-local report, status, text = ARGV[6], ARGV[7], ARGV[8]
 
 local STATUSES = { ['403'] = 'rate_limited_403', ['503'] = 'rate_limited_503', ['529'] = 'rate_limited_529' }
 
--- Needs: now, record, fence, gate, place, back, met, notes, event, marks, refusals
+-- Needs: now, record, fence, gate, place, met, notes, event, refusals, back
 local task, refused = fence(id, token, 'l')
 if not task then
   return refused == 0 and 2 or refused

@@ -3,10 +3,9 @@
 -- Keys: queues queues_tick
 -- ARGV[1]  name
 --
--- Returns 1 if the name is new in the list, else 0. At full memory it returns 0, too: the next client that opens the
--- queue registers it. It does not touch a marker of another type: daemons read the list again anyway.
+-- Returns 1 if the name is new in the list, else 0; 0 at full memory, too: the next client registers the queue.
 -- Lost reply: safe to send again.
-local name = ARGV[1]
+
 if #name > 200 then
   return redis.error_reply('ERR DPQ: the name is too long: at most 200 bytes')
 end

@@ -4,16 +4,13 @@
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id
 -- ARGV[3]  token      of the delivery that holds the lease
--- ARGV[4]  ms         from now until the task is ready
+-- ARGV[4]  ms         number: from now until the task is ready
 -- ARGV[5]  priority   as text, or "" to keep it
 -- ARGV[6]  residual   what the double of the priority lost
 -- ARGV[7]  report     the units that the delivery has spent, as in spent; or left out
 --
--- Returns 1; 0 if the same verb has ended this delivery before (nothing changed); -1 if the token is not the live
--- token, or another verb has ended the delivery; -13 if the task was cancelled (nothing changed).
+-- Returns 1; or 0, -1 or -13 as fence does, and nothing has changed.
 -- Lost reply: safe to send again, the second answer is 0.
-local time, id, token, ms = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
-local priority, residual, report = ARGV[5], ARGV[6], ARGV[7]
 
 -- Needs: now, record, rank, fence, place, back
 local task, refused = fence(id, token, 'r')

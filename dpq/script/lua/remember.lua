@@ -5,7 +5,6 @@
 --
 -- Returns 1 if it has stored the slot of this minute; 0 if the slot stands already, or conf does not exist.
 -- Lost reply: safe to send again; the second call finds the slot.
-local time = ARGV[1]
 
 -- Needs: now, remember
 if redis.call('EXISTS', conf) == 0 then

@@ -8,7 +8,6 @@
 -- for the newest result that is kept; {'live', its token, what its last progress says, or ""} while it is stored; else
 -- {''}. Times are ms.
 -- Lost reply: safe to send again.
-local time, id = ARGV[1], ARGV[2]
 
 -- Needs: now
 local raw = redis.call('HGET', meta, id)

@@ -3,15 +3,13 @@
 -- Keys: results
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  after      the number of the last result that the caller knows, and behind a "-" its time; 0 begins with the
---                     oldest. If the server has lost its newest writes since, another result has that number, or none
---                     has come so far: then the oldest come again. So nothing is left out, and some come twice
--- ARGV[3]  most       results at most
--- ARGV[4]  room       bytes of JSON at most; the first result comes in any case
+--                     oldest. If another result has that number (the server has lost writes), the oldest come again
+-- ARGV[3]  most       number: results at most
+-- ARGV[4]  room       number: bytes of JSON at most; the first result comes in any case
 --
 -- Returns {the number to go on behind, "1" if the caller is to go on at once, then number, time, end of its time, id
 -- and JSON of each result}. Times are ms. One call looks at a thousand numbers at most.
 -- Lost reply: safe to send again.
-local time, after, most, room = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 
 -- Needs: now
 local first, last = string.match(redis.call('HGET', results, '') or '', '^(%d+) (%d+)')

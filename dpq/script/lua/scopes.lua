@@ -6,7 +6,6 @@
 --
 -- Returns {next cursor, or "0" at the end, name, ...}. A page may name a group twice.
 -- Lost reply: safe to send again.
-local part, cursor = ARGV[1], ARGV[2]
 
 -- Needs: scan
 local set = part == 'limits' and limits or closed

@@ -5,9 +5,8 @@
 -- ARGV[2]  name       of the batch; if it is unknown, it is empty, and finished at once
 --
 -- Returns {0, text} of the batch, as in the file batches in lib. {1}: the queue does not exist: configure it and call
--- again. {-8, ...}: the client knows another format (refusal).
+-- again.
 -- Lost reply: safe to send again; a sealed batch stays sealed.
-local time, name = ARGV[1], ARGV[2]
 
 -- Needs: now, refusal, batches
 local refused, format = refusal(redis.call('HGET', conf, 'format'))

@@ -1,36 +1,33 @@
--- search: read tasks of one state that pass a filter, in the order of that state, from a position on.
+-- search: read tasks of one state that pass a filter, in the order of that state or back, from a position on.
 --
 -- Keys: ready delayed invisible waiting payload meta dead
 -- ARGV[1]  state      ready, delayed, invisible, waiting or dead
 -- ARGV[2]  score      the score of the member behind which to begin; "" to begin with the first
 -- ARGV[3]  member     that member; it need not be there any more
--- ARGV[4]  most       tasks to find at most; 0 only counts them
--- ARGV[5]  look       tasks to look at, at most
--- ARGV[6]  max_bytes  payload bytes at most (the first task comes whatever its size)
+-- ARGV[4]  most       number: tasks to find at most; 0 only counts them
+-- ARGV[5]  look       number: tasks to look at, at most
+-- ARGV[6]  max_bytes  number: payload bytes at most (the first task comes whatever its size)
 -- ARGV[7]  group      the group of the tasks, or "" for any
--- ARGV[8]  least      the lowest priority, or "" for any
+-- ARGV[8]  least      number: the lowest priority, or "" for any
 -- ARGV[9]  text       a part of group, key, error or payload, or the first 8 or more characters of an id; "" for any
 -- ARGV[10] reason     the reason of a dead task, with "#" for each number, or "" for any
 -- ARGV[11] fault      the first 200 bytes of the task's last error, with "#" in the same way; "-" for any
 -- ARGV[12] recurs     "1" for recurring tasks only
 -- ARGV[13] blind      "1" does not search payloads for the text
--- ARGV[14] highest    the highest priority, or "" for any
+-- ARGV[14] highest    number: the highest priority, or "" for any
 -- ARGV[15] prefix     the beginning of the key, or "" for any
--- ARGV[16] age        ms since the push at least, of dead tasks since the death; "" for any
+-- ARGV[16] age        number: ms since the push at least, of dead tasks since the death; "" for any
 -- ARGV[17] time       ms, or "" for the server's clock
+-- ARGV[18] newest     "1" goes back from the last task of the state
 --
 -- Returns a flat list: how many tasks passed; how many were looked at; how many are left behind them; the score and the
 -- member of the last task that was looked at, "" for none; then id, until, record, payload, score and member of each
 -- task that was found. `until` is as in get. It changes nothing.
 -- Lost reply: safe to send again.
-local state, score, member, most, look = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
-local max_bytes, group, least, text = tonumber(ARGV[6]), ARGV[7], tonumber(ARGV[8]), ARGV[9]
-local reason, fault, recurs, blind = ARGV[10], ARGV[11], ARGV[12], ARGV[13]
-local highest, prefix, age, time = tonumber(ARGV[14]), ARGV[15], tonumber(ARGV[16]), ARGV[17]
 
 -- Needs: member, body, passes
 local sets = { ready = ready, delayed = delayed, invisible = invisible, waiting = waiting, dead = dead }
-local set, sizes = sets[state], max_bytes
+local set, sizes, way = sets[state], max_bytes, newest == '1' and { 'REV' } or {}
 
 -- Compares bytes, since `<` follows the locale.
 local function after(left, right)
@@ -56,7 +53,7 @@ if score ~= '' then
       low = middle + 1
     end
   end
-  first = low
+  first = way[1] and stop - low + (redis.call('ZSCORE', set, member) == score and 1 or 0) or low
 end
 if group ~= '' and set == waiting then -- the tasks of a group stand together
   first = math.max(first, redis.call('ZLEXCOUNT', set, '-', '(' .. group .. '\t'))
@@ -69,7 +66,8 @@ local passes = filtered({ group = group, least = least, text = text, reason = re
 local full = false
 while not full and looked < look and first + looked < stop do
   local from = first + looked
-  local page = redis.call('ZRANGE', set, from, math.min(from + 99, first + look - 1, stop - 1))
+  local to = math.min(from + 99, first + look - 1, stop - 1)
+  local page = redis.call('ZRANGE', set, from, to, unpack(way))
   local ids = {}
   for i = 1, #page do
     ids[i] = (split(set, page[i]))

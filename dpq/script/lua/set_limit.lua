@@ -1,6 +1,7 @@
 -- set_limit: set or remove the limit of the queue, of a group, or of every group without a limit of its own.
 --
 -- Keys: ready invisible waiting groups closed meta conf wake tick limits gates tracked events
+--       changes
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  field      "queue", "groups" or "group:" and a name
 -- ARGV[3]  rules      the text of docs/storage.md, "Rules"; "" removes them
@@ -11,16 +12,13 @@
 -- ARGV[8]  by         the person or program that changes the limit, for the event; "" if it is not known
 -- ARGV[9]  expected   the rules that must stand, as plain_rules writes them, "" for no limit; or left out
 --
--- Returns {walk, cursor} for the next call, or {"done", "0"}. The rules hold from the first call on. That call and the
--- next ones count the running tasks, about 400 each, so the first nearly always counts all. They also set new times for
--- closed groups, which would else open at their old times. Units granted before in a window of the same length still
--- count; a learned rate and a closing stay. An event has the new rules, the old rules and the name of their author.
--- Rules that stand already are no event. {"changed", the rules that stand}: other rules than the expected ones stand,
--- and nothing has changed. A reset forgets these units and the rate, but not the closing. A reset of the limit of all
--- groups does so for one group after the other. {-8, ...}: the client knows another format (refusal).
+-- Returns {walk, cursor} for the next call, or {"done", "0"}. The rules hold from the first call on. Each call counts
+-- about 400 running tasks, or sets new times for closed groups. Units granted before in a window of the same length
+-- still count; a learned rate and a closing stay. A reset forgets these units and the rate, but not the closing; that
+-- of all groups' limit does so for one group after the other. {"changed", the rules that stand}: other rules than the
+-- expected ones stand, and nothing has changed.
 -- Lost reply: safe to send again; a reset is not done twice. The rules of the call then stand, and count as expected.
-local time, field, rules, is_heavy, walk, cursor = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
-local reset, by, expected = ARGV[7], ARGV[8], ARGV[9]
+
 reset = reset ~= '' and reset
 local counts_periods, differs = string.find(rules, '|%u'), false
 if #field > 206 then
@@ -64,9 +62,9 @@ if walk == 'set' then
     redis.call('HSET', conf, 'heavy', '1')
   end
   if stood ~= plain_rules(rules) or reset then
-    -- Needs: event
+    -- Needs: operator
     local text = rules == '' and 'removed' or plain_rules(rules)
-    tell('limit_set', field == 'groups' and '*' or string.sub(field, 7), '', '', text, 'before', stood, 'by', by or '')
+    tell_change('limit_set', field == 'groups' and '*' or string.sub(field, 7), text, 'before', stood, 'by', by or '')
   end
   redis.call('HDEL', conf, 'shut_until', 'watched') -- wake a waiter whose sleep follows the old limit
   redis.call('ZADD', wake, '0', 'w')

@@ -5,12 +5,10 @@
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id
 -- ARGV[3]  token      of the delivery that holds the lease
--- ARGV[4]  ms         from now until the task is visible
+-- ARGV[4]  ms         number: from now until the task is visible
 --
--- Returns 1; -1 if the token is not the live token or the delivery has ended; -13 if the task was cancelled (nothing
--- changed).
+-- Returns 1; or -1 or -13 as fence does, and nothing has changed.
 -- Lost reply: safe to send again. The time then counts from the second call; the deferral counts once.
-local time, id, token, ms = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 
 -- Needs: now, record, fence, place, back
 local task, refused = fence(id, token, '')

@@ -7,11 +7,9 @@
 -- ARGV[3]  token      of the delivery that holds the lease
 -- ARGV[4]  report     the units, as "tokens=812,=1"; the unit without a name is requests
 --
--- Returns 1; 0 if an earlier call has stored all these units for this delivery (nothing changed); -1 if its token is
--- not the live token, or the delivery has ended; -13 if the task was cancelled (nothing changed).
--- {-8, ...}: the client knows another format (refusal).
+-- Returns 1; 0 if an earlier call has stored all these units for this delivery; -1 or -13 as fence does. Then nothing
+-- has changed.
 -- Lost reply: safe to send again, the second answer is 0.
-local time, id, token, report = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
 -- Needs: now, record, fence, place, true_up, refusal, go_on
 local refused = refusal(redis.call('HGET', conf, 'format'))

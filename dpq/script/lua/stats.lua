@@ -6,7 +6,6 @@
 -- Returns name, count, ... of all that is not 0 (totals; `following` tasks wait for the end of others; seen_keys), and
 -- field, count, ... of each bucket in use (tally).
 -- Lost reply: safe to send again.
-local time = ARGV[1]
 
 -- Needs: now, tally, notice
 local counts, reply = tally()

@@ -17,7 +17,6 @@
 -- * The names and values of fields of INFO that say if the server takes changes, and, if no consumer has ever asked,
 --   which databases have keys; none if the user may not read them.
 -- Lost reply: safe to send again.
-local time = ARGV[1]
 
 -- Needs: now, past, holder, warned
 local TOLD = { used_memory = 1, maxmemory = 1, maxmemory_policy = 1, role = 1, rdb_last_bgsave_status = 1,

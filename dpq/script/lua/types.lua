@@ -2,11 +2,10 @@
 -- fails in its middle.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
---       tracked workers history events batches followers cancelled results progress
+--       tracked workers history events changes batches followers cancelled results progress
 --       recent
 --
--- Returns as check does: {"0", kind, subject, detail, kind, ...}; the subject is the key. {-8, ...}: the client knows
--- another format (refusal).
+-- Returns as check does: {"0", kind, subject, detail, kind, ...}; the subject is the key.
 -- Lost reply: safe to send again.
 
 -- Needs: refusal, problem
@@ -34,5 +33,5 @@ local failed = look('ZCARD', 'sorted set', { ready, delayed, invisible, waiting,
     cancelled, recent, followers })
   or look('HLEN', 'hash', { groups, payload, meta, keys, conf, stats, limits, gates, workers,
     history, batches, results, progress })
-  or look('XLEN', 'stream', { events })
+  or look('XLEN', 'stream', { events, changes })
 return failed or reply

@@ -5,6 +5,5 @@
 --
 -- Returns 1 if the name was in the list, else 0.
 -- Lost reply: safe to send again.
-local name = ARGV[1]
 
 return redis.call('SREM', queues, name)

@@ -11,10 +11,7 @@
 -- ARGV[7]  cost       units of every limit, or "" to keep them; if the task is running, for its next run
 --
 -- Returns 1; -2 if no live task has this id or key; -6 if the task is running and a delay was given (nothing changed).
--- {-8, ...}: the client knows another format (refusal).
 -- Lost reply: safe to send again; a delay then counts from the second call.
-local time, id, priority, residual, wait = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local key, cost = ARGV[6], ARGV[7]
 
 -- Needs: now, go_on, record, place, revise, begin, refusal, notes, producers
 local refused = refusal(redis.call('HGET', conf, 'format'))

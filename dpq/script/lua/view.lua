@@ -9,7 +9,7 @@
 -- * `opens`, ms; "0" if it is open, or if the moment is not known.
 -- * `why` it lets no task run; "" if it lets tasks run. l: a 429 closed it. h: a caller closed it by hand. u: its rules
 --   cannot be read. p: its probe runs. c: its concurrency is used up. s: the units of a window are spent. q: a quota
---   is spent. o: the budget of its host is spent. i: its first task waits for its retry (hold).
+--   is spent. o: the budget of its host is spent. i: its first task waits for its retry (counted).
 -- * `rate` and `slack`, ms, as learned; `left` and `granted`, units of each window; `met`, the 429s of its tasks.
 -- * `quotas`: what is left of each, and its reset, ms. `budgets`: unit, what is left, ms until then, what is left then
 --   if it comes back evenly, the whole limit and its ms; the last three may be 0.
@@ -18,7 +18,6 @@
 -- If units are spent, the moment is for a task that needs one of each unit. If tasks of the group wait, it is for the
 -- best of them.
 -- Lost reply: safe to send again.
-local time, args = ARGV[1], ARGV
 
 -- Needs: now, view_of
 local views = view_of({ unpack(args, 2) })

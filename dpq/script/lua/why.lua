@@ -6,16 +6,14 @@
 --
 -- Returns {state, until, group, ahead, in group, paused until, held until, pin, batch, text, after, about, more} as
 -- texts, or {} if no task has this id.
--- State: "" if the task is in no state. Until: as in get. Ahead: how many ready tasks stand before the task, or before
--- the head of its group. In group: how many tasks of its group stand before it. Paused until: "", "inf" or ms. Held
--- until: when the queue's limit has enough units for the task, ms. Pin: the member that the task's push named, or "".
--- Batch: the batch that the task waits for, or ""; text: that batch, as in the file batches in lib, or "". After: the
--- ids of the tasks that it waits for, each behind a \1. About: when the limits have let the tasks before it start, and
--- then the task, ms; "" if that is never. More: 1 if tasks of other groups, behind their heads, may come before it.
+-- State: "" for none. Until: as in get. Ahead: the ready tasks before it, or before the head of its group. In group:
+-- the tasks of its group before it. Paused until: "", "inf" or ms. Held until: when the queue's limit has enough units
+-- for it, ms. Pin: the member that its push named. Batch, text: the batch that it waits for (batches). After: the ids
+-- that it waits for, each behind a \1. About: when the limits have let the tasks before it start, and then the task,
+-- ms; "" if that is never. More: 1 if tasks of other groups, behind their heads, may come before it.
 -- Lost reply: safe to send again.
-local time, id = ARGV[1], ARGV[2]
 
--- Needs: now, record, groups, heads, order, gate, opens, cost, notes, estimate, marks, batch_list, notice
+-- Needs: now, record, groups, heads, order, gate, opens, cost, notes, estimate, batch_list, notice
 local task = read(redis.call('HGET', meta, id) or '')
 if not task then
   return {}

@@ -3,14 +3,13 @@
 -- Keys: workers
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  cursor     "0" to begin
--- ARGV[3]  forget     ms without a heartbeat after which a worker is left out
+-- ARGV[3]  forget     number: ms without a heartbeat after which a worker is left out
 -- ARGV[4]  what       "leases" to read the tokens of the workers' leases as well; one such token to read only the
 --                     worker that has it; else ""
 --
 -- Returns {next cursor ("0" at the end), now (ms), field, value, ...}. The field is the id of a worker, and its value
 -- the worker's record; or the id and a TAB, and what the worker was doing (beat). Two pages may name the same worker.
 -- Lost reply: safe to send again.
-local time, cursor, forget, what = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 
 -- Needs: now, scan
 local page = scan('HSCAN', workers, cursor, '200')

@@ -75,20 +75,36 @@
     if (document.body.dataset.failed) location.reload();
   };
 
+  // Changes a node into another one: what is the same stays, with its focus, selection and scroll.
+  const morph = (old, fresh) => {
+    if (old.isEqualNode(fresh)) return;
+    if (old.nodeName !== fresh.nodeName) return old.replaceWith(fresh);
+    if (old.nodeType !== Node.ELEMENT_NODE) return void (old.data = fresh.data);
+    if (old === document.activeElement && old.matches("input, select, textarea")) return;
+    for (const { name } of [...old.attributes]) if (!fresh.hasAttribute(name) && name !== "open") old.removeAttribute(name);
+    for (const { name, value } of fresh.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+    grow(old, fresh);
+  };
+  const grow = (old, fresh) => {
+    const [here, there] = [[...old.childNodes], [...fresh.childNodes]];
+    there.forEach((node, n) => (here[n] ? morph(here[n], node) : old.append(node)));
+    here.slice(there.length).forEach((node) => node.remove());
+  };
+
+  const was = {};
   const swap = (html) => {
     const page = new DOMParser().parseFromString(html, "text/html");
     for (const old of document.querySelectorAll("[data-live], #doing")) {
       const fresh = page.getElementById(old.id);
-      if (fresh) old.toggleAttribute("data-live", fresh.hasAttribute("data-live"));
-      if (!fresh || old.contains(document.activeElement) && old.querySelector(":focus:is(input, select)")) continue;
-      if (old.querySelector("details[open][data-keep]")) continue;
-      if (old.dataset.was !== fresh.innerHTML) {
-        const focus = document.activeElement && old.contains(document.activeElement)
-          ? document.activeElement.dataset.key : null;
-        old.dataset.was = fresh.innerHTML;
-        for (const chart of old.querySelectorAll("[data-chart][data-at]")) keep(chart, fresh);
-        old.innerHTML = fresh.innerHTML;
-        if (focus) (old.querySelector(`[data-key="${CSS.escape(focus)}"]`) || old).focus();
+      if (!fresh) continue;
+      old.toggleAttribute("data-live", fresh.hasAttribute("data-live"));
+      if (was[old.id] === fresh.innerHTML) continue;
+      was[old.id] = fresh.innerHTML;
+      const focus = old.contains(document.activeElement) ? document.activeElement.dataset.key : null;
+      for (const chart of old.querySelectorAll("[data-chart][data-at]")) keep(chart, fresh);
+      grow(old, fresh);
+      if (focus && document.activeElement.dataset.key !== focus) {
+        (old.querySelector(`[data-key="${CSS.escape(focus)}"]`) || old).focus();
       }
     }
     tick();
@@ -195,6 +211,16 @@
     });
     if (!isFull()) goOn();
   }
+
+  // Copies what a button stands for
+  document.documentElement.classList.toggle("copies", Boolean(navigator.clipboard));
+  document.addEventListener("click", async (event) => {
+    const button = event.target.closest("[data-copy]");
+    if (!button) return;
+    await navigator.clipboard.writeText(button.dataset.copy || button.previousElementSibling.textContent);
+    button.textContent = "Copied";
+    setTimeout(() => { button.textContent = "Copy"; }, 1500);
+  });
 
   // Groups that begin with what is typed
   let typed = null;

@@ -1,8 +1,9 @@
--- diagnose: find what is wrong with the states of a task, its payload and its key.
--- Needs: problem, groups, heads, order
+-- diagnose: read a part of the stored data, and find what is wrong with the states of a task, its payload and its key.
+-- Needs: problem, groups, heads, order, scan
 -- Gives: place_of(set, id, task): the right member of a task in ready or waiting; and true if the task is the head of
 --          its group.
---        diagnose(id, task), which reports a wrong state, payload or key.
+--        diagnose(id, task), which reports a wrong state, payload or key;
+--        page_of(part, cursor, count): the key of the part, the next cursor, and the entries: name, value, ...
 local function place_of(set, id, task)
   local member = task.order .. id
   if set == waiting then
@@ -34,4 +35,28 @@ local function diagnose(id, task)
   if task.key ~= '' and redis.call('HGET', keys, task.key) ~= id then
     problem('key lost', id, task.key)
   end
+end
+
+local function payloads(cursor, count)
+  local names, at, steps, bytes = {}, cursor, tonumber(count), 0
+  repeat -- HSCAN also reads the payloads: large ones one by one
+    local few = bytes < 1024 * #names and '16' or '1'
+    local found = scan('HSCAN', payload, at, few)
+    for i = 1, #found[2], 2 do
+      names[#names + 1], names[#names + 2], bytes = found[2][i], '', bytes + #found[2][i + 1]
+    end
+    at, steps = found[1], steps - tonumber(few)
+  until at == '0' or steps <= 0 or bytes > 1048576
+  return { at, names }
+end
+
+local function page_of(part, cursor, count)
+  local set = ({ ready = ready, delayed = delayed, invisible = invisible, waiting = waiting, dead = dead,
+    closed = closed, meta = meta, payload = payload, keys = keys, groups = groups,
+    followers = followers })[part]
+  if set ~= payload then
+    local hash = set == meta or set == keys or set == groups
+    return set, scan(hash and 'HSCAN' or 'ZSCAN', set, cursor, count)
+  end
+  return set, payloads(cursor, count)
 end

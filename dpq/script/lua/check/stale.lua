@@ -1,8 +1,8 @@
 -- stale: find the entries of tracked that are to go: ended leases and permits, and places in lines.
--- Needs: now, record, problem, gate, booked, notes, marks
+-- Needs: now, record, problem, gate, booked, notes
 -- Gives: look_at_tracked(member), which reports an entry that should have gone.
 
--- Returns true if a task of this queue counts as `scope TAB id`: it runs, or it waits for its retry (hold).
+-- Returns true if a task of this queue counts as `scope TAB id`: it runs, or it waits for its retry (counted).
 local function counts(scope, id)
   local task = read(redis.call('HGET', meta, id) or '')
   local runs_as = task and live_note(task, RUNS_AS)

@@ -1,7 +1,9 @@
--- waits: find a task that waits for a batch, or for tasks, whose end will not release it.
--- Needs: problem, batches, batch_list, followed, record, marks, notice
+-- waits: find a task that waits for a batch, or for tasks, whose end will not release it; or a seen key that would
+-- never be freed.
+-- Needs: problem, batches, batch_list, followed, record, notes, notice
 -- Gives: look_at_wait(id, raw), for the record of a task;
---        look_at_follower(entry), for an entry of followers (followed).
+--        look_at_follower(entry), for an entry of followers (followed);
+--        look_at_seen(key, value), for a key whose task was acked (seen).
 local function waits_on(id)
   return tonumber(redis.call('ZSCORE', delayed, id) or '0') >= UNTIL_OPENED
 end
@@ -38,5 +40,14 @@ local function look_at_follower(entry)
   end
   if how or task and not string.find(task.options, FOLLOWED) then
     problem('end not noticed', id, ahead)
+  end
+end
+
+local function look_at_seen(key, value)
+  local ends = string.match(value, '^[^\t]+\t(%d+)\t?[^\t]*$')
+  if not ends or #ends > 16 then
+    problem('bad seen key', key, value)
+  elseif tonumber(redis.call('ZSCORE', recent, key) or '') ~= tonumber(ends) then
+    problem('seen key would stay', key, ends)
   end
 end

@@ -1,5 +1,5 @@
 -- others: add what an import has beside tasks.
--- Needs: now, batch_list, batches, mark, seen, record, notes, marks, followed
+-- Needs: now, batch_list, batches, mark, seen, record, notes, followed
 -- Gives: key_holder(key), the id of the task that has a key, or nil;
 --        add_other(kind, name, text), for a gate, a batch or a seen key, unless the queue has one of that name; and
 --        for what comes behind all tasks.

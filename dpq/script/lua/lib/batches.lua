@@ -1,8 +1,7 @@
--- batches: count what becomes of the tasks of batches, and release the task that waits for the end of a batch.
--- A batch is a text: "left done dead removed state began changed finished listed callback". The first four are numbers
--- of tasks. The state is o (open), s (sealed) or f (finished). The moments are ms. The callback is the id of the task
--- that waits, or "". If no task of a batch is left, the batch stands in the list (batch_list). docs/storage.md,
--- "Batches".
+-- batches: count what becomes of the tasks of batches, and release the task that waits for the end of a batch. A batch
+-- is a text: "left done dead removed state began changed finished listed callback". The first four are numbers of
+-- tasks. The state is o (open), s (sealed) or f (finished). The moments are ms. The callback is the id of the task that
+-- waits, or "". If no task of a batch is left, the batch stands in the list (batch_list). docs/storage.md, "Batches".
 -- Needs: now, notice, record, batch_list
 -- Gives: batch_in(notes), the batch of a task by its notes or its record, or nil;
 --        batching(), a table of functions, since few calls need them:

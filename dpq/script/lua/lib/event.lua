@@ -1,8 +1,10 @@
 -- event: add to the stream of events what people want to see. The stream keeps about the last 10 000 events. A task
 -- that is pushed, runs and ends well has none.
--- Needs: now, marks
--- Gives: tell(kind, group, member, id, detail, ...), which adds an event; the names and values of more fields may
---        follow, and then the detail is not cut. If the user has no rights for the stream, it adds nothing;
+-- Needs: now, notes
+-- Gives: add_event(stream, most, place, kind, group, member, id, detail, ...), which adds an event to a stream of about
+--        `most`; the names and values of more fields may follow, and then the detail is not cut. If the user has no
+--        rights for the stream, it adds nothing;
+--        tell(kind, group, member, id, detail, ...), which adds one to `events`;
 --        tell_error(kind, id, task, text, source), which adds the end of an attempt, before the delivery is counted.
 --        The source is "worker TAB frames", or "", or nil;
 --        is_repeated(kind, group, member), true if the last event was the same and is less than a second old. So many
@@ -14,9 +16,13 @@ local function is_repeated(kind, group, member)
     and math.abs(now - (tonumber(fields[12]) or 0)) < 1000 -- a clock may go back
 end
 
-local function tell(kind, group, member, id, detail, ...)
-  redis.pcall('XADD', events, 'MAXLEN', '~', '10000', '*', 'kind', kind, 'group', group, 'member', member, 'task', id,
-    'detail', string.sub(detail, 1, ... and -1 or 500), 'at', stamp, ...)
+local function add_event(stream, most, place, kind, group, member, id, detail, ...)
+  return redis.pcall('XADD', stream, 'MAXLEN', '~', most, place, 'kind', kind, 'group', group, 'member', member, 'task',
+    id, 'detail', string.sub(detail, 1, ... and -1 or 500), 'at', stamp, ...)
+end
+
+local function tell(...)
+  add_event(events, '10000', '*', ...)
 end
 
 local function tell_error(kind, id, task, text, source)

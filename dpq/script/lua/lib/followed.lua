@@ -4,7 +4,7 @@
 -- wait has a "+" in front of that note, or alone. So its record is no short one, and ack_plain refuses it.
 -- In followers stand "id TAB follower" for each task that a task waits for; and "TAB how TAB id" for a task that has
 -- ended, until upkeep has released or buried all its followers (followers). How: done, dead or cancelled.
--- Needs: notice, marks
+-- Needs: notice, notes
 -- Gives: end_followed(id, notes, how), to be called when a task ends, with its notes or its record;
 --        unfollow(id, notes), to be called when a task that may wait is removed, with its notes or its record;
 --        waits_in(notes), what becomes of a task that waits (b or r), and its ids, "\1id\1id"; or nil;

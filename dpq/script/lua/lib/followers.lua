@@ -1,5 +1,5 @@
 -- followers: release or bury the tasks that wait for a task that has ended (followed).
--- Needs: now, notice, record, notes, marks, followed, bury
+-- Needs: now, notice, record, notes, followed, bury
 -- Gives: free_followers(most), which looks at `most` entries of followers, and returns at how many it has looked. A
 --        buried task may have followers of its own: they come later in the same call, or in the next one. From here on
 --        `ended` (followed) counts anew;

@@ -8,7 +8,9 @@
 -- Gives: watch(moment), which lets a waiting consumer watch a moment;
 --        notice(ms), for an event `ms` from now;
 --        UNTIL_OPENED, ms, a moment that stands for "until somebody says so": in closed, of a group that is closed by
---        hand without an end; in delayed, of a task that waits for a batch (batches) or for other tasks (followed).
+--        hand without an end; in delayed, of a task that waits for a batch (batches) or for other tasks (followed);
+--        rouse(count, shut_until), which wakes a consumer for that many ready tasks. The second is the setting: the
+--        queue's limit lets no task run before that moment.
 local UNTIL_OPENED = 90000000000000 -- limits/pools.py has the same number
 
 local function watch(moment)
@@ -33,4 +35,13 @@ local function notice(ms)
     end
   end
   watch(now + ms)
+end
+
+local function rouse(count, shut_until)
+  shut_until = tonumber(shut_until or 0) or 0
+  if count > 0 and shut_until <= instant then
+    redis.call('ZADD', wake, '0', 'w')
+  elseif count > 0 then
+    watch(shut_until)
+  end
 end

@@ -1,6 +1,6 @@
 -- remember: store what a queue counts and holds, once for each minute and once for each quarter of an hour.
 -- docs/design.md, "History".
--- Needs: now, tally, totals
+-- Needs: now, tally
 -- Gives: remember(), which returns 1 if it has stored, 0 if the slot of this minute is stored already, or an error. The
 --        slots are two rings, so their number is bounded: a day of minutes (m0 to m1439) and 14 days of quarters (q0 to
 --        q1343). A slot begins with its moment. Then come the short name and the count of all that is not 0, then the

@@ -3,7 +3,7 @@
 -- moment of a key that is seen for ever is 4000000000000000 and the ms at which its task was acked. The cap is a
 -- million seen keys, or `seen_max_keys` of the queue. Over the cap, the keys go first whose moment comes first. If a
 -- seen key is pushed anew, its entry of `recent` stays, and has no meaning. docs/storage.md, "Keys of tasks".
--- Needs: now, layout, marks
+-- Needs: now, layout, notes
 -- Gives: finish_keys(keyed), for a list of {key, id, record} of tasks that are gone: it frees each key, or keeps it
 --        as a seen key;
 --        see_key(key, id, ends, group), which keeps a key until a moment;

@@ -1,11 +1,27 @@
 -- tally: count what a queue holds, and read its totals.
--- Needs: now, past, times, totals, record, member
+-- Needs: now, past, times, record, member
 -- Gives: tally(), which returns two tables. The first is {name = count} of all counts that are not 0, with the names of
 --        totals: the tasks in each state (delayed tasks that are due, and tasks whose lease is over, are ready),
 --        the totals, and oldest_ready if a task is ready. The second lists field, count, ... of each bucket in use
 --        (times): "w" of waits, "r" of all runs;
 --        oldest_ready(), for how many ms the oldest ready task has been due, or -1 if none is ready. Of more than 200
---        ready tasks it looks at the first one of some priorities: the 100 best, and the worst.
+--        ready tasks it looks at the first one of some priorities: the 100 best, and the worst;
+--        TOTALS, the names of numbers that only grow; GAUGES, the names of what there is now: {name, short name, ...}.
+--        Slots of the history have the short names (remember). A short name stays with its total for ever, since slots
+--        live for 14 days. The names "w", "r" and a number are taken (times). To add a total: docs/life_of_a_task.md.
+local TOTALS = {
+  'pushed', 'pu', 'popped', 'po', 'acked', 'ak', 'failed', 'fa', 'deferred', 'df', 'expired_leases', 'xl',
+  'buried', 'bu', 'replayed', 're', 'dropped', 'dr', 'rate_limited', 'rl',
+  'buried_attempts_spent', 'ba', 'buried_lease_expired', 'bl', 'buried_lapses_spent', 'bs', 'buried_expired', 'bx',
+  'buried_payload_missing', 'bm',
+  'rate_limited_403', 'm403', 'rate_limited_503', 'm503', 'rate_limited_529', 'm529', 'rate_limited_other', 'm0',
+}
+
+local GAUGES = {
+  'ready', 'rd', 'delayed', 'de', 'invisible', 'iv', 'waiting', 'wa', 'dead', 'dd', 'oldest_ready', 'or',
+  'closed_groups', 'cg', 'workers', 'wk',
+}
+
 local function oldest_ready()
   local ids = {}
   local function look(members)

@@ -1,8 +1,18 @@
 -- trim: store dead letters, and keep to the caps of their number and their age.
--- Needs: now, record, forget
+-- Needs: now, record
 -- Gives: lay_down(id, task, reason), which stores a task as a dead letter, and calls those who wait for its result;
 --        trim(most), which drops dead letters over the caps, `most` at a time. The caps are 100 000 tasks and 90 days,
---        unless the queue has others. It returns how many it has dropped.
+--        unless the queue has others. It returns how many it has dropped;
+--        forget(id, task), which removes what is stored of a task that has left its set; nil stands for a record that
+--        cannot be read.
+local function forget(id, task)
+  redis.call('HDEL', payload, id)
+  redis.call('HDEL', meta, id)
+  if task and task.key ~= '' then
+    redis.call('HDEL', keys, task.key)
+  end
+end
+
 local function trim(most)
   local caps = redis.call('HMGET', conf, 'dead_max_tasks', 'dead_max_age')
   local surplus = redis.call('ZCARD', dead) - (tonumber(caps[1]) or 100000)

@@ -1,6 +1,4 @@
 -- charge: charge a limit for a task or a permit. If its lease counts for a concurrency, keep stores the lease.
---py.
--- Keys:
 -- Needs: now, rules, pace, refunds, moving, booked, meters
 -- Gives: charge(gate, cost, id, token, moment), for that moment, or for now if it is nil.
 

@@ -1,5 +1,5 @@
 -- lease: lease the tasks that pop has taken.
--- Needs: now, times, marks
+-- Needs: now, times, notes
 -- Gives: lease(taken, visibility, shut_until): the reply of pop, and the shortest lease, ms. `taken` is the table of
 --        take; `shut_until` is the setting, which is over now.
 

@@ -2,9 +2,11 @@
 -- asks SECOND_MS later, in case the first is dead. `second` in conf holds the moment of this second waiter, or 0 if it
 -- may have become the first. `asked` holds when a consumer has last asked in vain, to 5 s: so a consumer that waits is
 -- seen, though it has no lease.
--- Needs: now, go_on
+-- Needs: now, go_on, notice
 -- Gives: rest(waiter, format, event, at_last): the reply of pop to a waiter. `event` is the next moment at which time
---        alone makes a task ready, or nil. `at_last` is the function of judge, or nil if the queue has no limit.
+--        alone makes a task ready, or nil. `at_last` is the function of judge, or nil if the queue has no limit;
+--        pass_on(mine, at_last), which wakes the next waiter if a ready task may run now, or if this one leaves the
+--        moment that it was to watch (`mine`, or nil).
 local SECOND_MS, ASKED_MS = 300, 5000
 
 local function rest(waiter, format, event, at_last)
@@ -48,4 +50,18 @@ local function rest(waiter, format, event, at_last)
     end
   end
   return { 0, wait, asked_at, format and 10000 or nil }
+end
+
+local function pass_on(mine, at_last)
+  local left = redis.call('EXISTS', ready) == 1
+  if mine and mine > now and mine == tonumber(redis.call('HGET', conf, 'watched') or '') then
+    redis.call('HDEL', conf, 'watched')
+  end
+  local at = left and at_last and at_last()
+  local moment = at or mine and tonumber(redis.call('HGET', conf, 'next_event') or '')
+  if left and not at then
+    redis.call('ZADD', wake, '0', 'w')
+  elseif mine and moment then
+    watch(moment)
+  end
 end

@@ -5,7 +5,9 @@
 --        later(gate, at), a moment that is a bit later. A task may begin some ms after its moment, and the next may
 --          not. At this pace no window has more units at the host either;
 --        open_soon(most, at_last), which opens groups whose limits let them run by then, unless the queue's limit does
---        not. It returns how many. `at_last` is the function of judge, or nil.
+--        not. It returns how many. `at_last` is the function of judge, or nil;
+--        listed(reply, told, metas): the reply of pop with the list for such a caller. `told` is the reply of rest,
+--        {-5}, or {0, -1, now}; metas has the ids and records of the tasks.
 local LATE_MS = 8
 local horizons = {}
 
@@ -44,4 +46,14 @@ local function open_soon(most, at_last)
     end
   end
   return opened
+end
+
+local function listed(reply, told, metas)
+  local list = { told[2] or -1, math.floor(instant * 1000), told[4] or 0 }
+  for i = 1, #metas, 2 do
+    local at = early.at[metas[i]]
+    list[#list + 1] = at and math.ceil((at - instant) * 1000) or 0
+  end
+  reply[#reply + 1] = list
+  return reply
 end

@@ -2,7 +2,7 @@
 -- It removes sixteen tasks at a time, a frame, which bounds the payloads in memory. If the heir of a group comes before
 -- the last task of a frame, the heir joins the frame (step_up). If groups take turns, a frame is a single task, since
 -- each turn counts.
--- Needs: now, order, layout, parts
+-- Needs: now, order, layout, record
 -- Gives: take(taken, most, max_bytes, most_passed, judge, crown): decides about a frame; true if pop has enough.
 --        `judge` and `crown` are the functions of limits, or nil. The fields of `taken`: metas, the ids and records to
 --        store; long, by id, the payloads that have a field of their own; bytes, the size of all payloads; rotten,

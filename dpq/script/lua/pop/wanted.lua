@@ -1,5 +1,5 @@
 -- wanted: take one task by its id, whatever stands before it in ready or in its group.
--- Needs: record, groups, heads, order, take, hold
+-- Needs: record, groups, heads, order, take, counted
 -- Gives: take_wanted(taken, id, forced, judge, crown), for the table of take, and for the functions of limits. It takes
 --        a ready or waiting task; if `forced` is "1", also a delayed one. If there is no such task, or a limit does not
 --        let it run now, nothing changes. The head of a group is succeeded as in take; else the group stays as it is.

@@ -1,5 +1,5 @@
 -- follow: let pushed tasks wait for the tasks that their option `after` names.
--- Needs: record, notes, marks, followed
+-- Needs: record, notes, followed
 -- Gives: for the variables of push with these names:
 --        find_waits(ids, options, known, holders), which gives each new task that is to wait its note, and sets
 --        `waits` in its options. It returns the reply of push if a task cannot wait for a task, or nil;

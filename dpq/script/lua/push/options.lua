@@ -3,7 +3,7 @@
 -- has another form than Python writes, the push is refused, and the error names the option and its form.
 -- The format is JSON, since fakeredis has no cmsgpack. Options have names, since three names are read in 0.33 us, and a
 -- list of 14 values in 0.59 us.
--- Needs: marks
+-- Needs: notes
 -- Gives: read_options(args), for the arguments of push: the options of the tasks that are not plain, by the number of
 --        the task; and an error that push is to answer, or nil; and true if a task has a batch, or waits for one or for
 --        other tasks. The option `notes` is the text of the record's notes.

@@ -3,7 +3,7 @@
 -- probe, which runs alone, up to that delivery. It counts while every delivery of the task is refused. From the second
 -- time on the task lets others go first. If it is refused while it is no probe, one of them has opened the scope. Then
 -- its next refusal as a probe counts.
--- Needs: gate, heads, notes, marks
+-- Needs: gate, heads, notes
 -- Gives: MOST_REFUSALS, after which a task is given up;
 --        others_wait(gate, group), true if other tasks of the scope could run in place of a task of the group, which
 --        is in no set now. In strict order none could;

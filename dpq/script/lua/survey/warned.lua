@@ -1,6 +1,5 @@
 -- warned: find what goes wrong beside the state of a queue: in the 20 newest dead letters, and in the batches for which
 -- the last 10 tasks of delayed wait.
--- Keys: delayed meta dead batches
 -- Needs: now, batch_list
 -- Gives: deaths(): reason and last error of the newest dead letter; id and reason of the newest one that recurs; how
 --        many of the last day have a key, and such a key; texts are empty if there is none;

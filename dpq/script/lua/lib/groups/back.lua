@@ -1,6 +1,6 @@
 -- back: put a task that is in no set back, so that it is ready now or later.
--- Needs: now, notice, place, hold
--- Gives: back(id, task, ms, free). The task is ready `ms` from now. Until then it holds its group in order (hold),
+-- Needs: now, notice, place, counted
+-- Gives: back(id, task, ms, free). The task is ready `ms` from now. Until then it holds its group in order (counted),
 --        unless `free` is true.
 local function back(id, task, ms, free)
   if ms > 0 then

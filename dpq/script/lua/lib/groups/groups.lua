@@ -1,22 +1,12 @@
 -- groups: keep the best task of each group, its head, in ready, and the other tasks of the group in waiting. With round
 -- robin, the order of a head is its turn: a group that was served goes to the end. Or it is what its group has spent.
--- Needs: heads, hash_table, order, shares
+-- Needs: draw, heads, hash_table, order, shares
 -- Gives: head_of(group);
 --        lead(group, score, member, turn), which makes a member the head of its group. `turn` is that of its last head,
 --          or nil; by what groups spend (shares) it may be true;
 --        lead_anew(group, score, member, headed), the same for a group that has a head, or none;
 --        succeed(group, turn); shut(group);
 --        admitted, how many tasks have become ready in this script.
-local function next_turn()
-  local reached = redis.pcall('HINCRBY', conf, 'turns', '1')
-  if not tonumber(reached) then -- if it is no number, turns start again at the time, as in draw
-    local time = redis.call('TIME')
-    reached = time[1] * 1000 + math.floor(time[2] / 1000)
-    redis.call('HSET', conf, 'turns', string.format('%.0f', reached))
-  end
-  return string.format('%015.0f', reached)
-end
-
 local admitted = 0
 local fairness
 
@@ -31,7 +21,7 @@ local function lead(group, score, member, turn)
     fairness = redis.call('HGET', conf, 'fairness') or 'none'
   end
   if fairness == 'round_robin' then
-    turn = turn and turn ~= true and turn or next_turn()
+    turn = turn and turn ~= true and turn or string.format('%015.0f', draw(conf, 'turns', 1) + 1)
   elseif string.find(fairness, '^units') then
     turn = shares().place(group, score, member, turn)
   else

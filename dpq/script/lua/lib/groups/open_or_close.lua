@@ -1,5 +1,5 @@
 -- open_or_close: open a group, with its best task as its head in ready; or close the group until a moment.
--- Needs: now, notice, groups, heads, gate, opens, cost, pool, estimate, callers, booked, order, layout, marks
+-- Needs: now, notice, groups, heads, gate, opens, cost, pool, estimate, callers, booked, order, layout, notes
 -- Gives: open_or_close(group), which does this;
 --        next_at(group, headed), when the group may open, ms; `headed` is true if it has a head;
 --        stirred, the groups that admit (place) still has to open or close;

@@ -1,5 +1,5 @@
 -- place: put a due task into ready, or into waiting behind the head of its group.
--- Needs: now, notice, groups, heads, order, keep, open_or_close, ended, hold, notes, callers, booked, gate, marks
+-- Needs: now, notice, groups, heads, order, keep, open_or_close, ended, counted, notes, callers, booked, gate
 -- Gives: enter(id, task), which puts a due task in its place;
 --        arrive(score, member), the same for a member of ready without a group;
 --        leave(id, task, lapsed), which takes a task out of the set that holds it;

@@ -1,7 +1,7 @@
 -- gate: read what a scope (a group, or "" for the whole queue) allows. If the rules cannot be read, no task runs. If
 -- the gate cannot be read, it counts as spent. While rules cannot be read, the windows of the gate stay
 -- stored (`rest`). Layout: docs/storage.md, "Gates".
--- Needs: now, rules, pace, booked, gate_text, plain_gate, moving, debt
+-- Needs: now, rules, pace, booked, gate_text, plain_gate, moving
 -- Gives: gate_of(scope, known), the gate of a scope. The scope "group TAB member" is a member of a pool; its gate's
 --        text may be given as `known`;
 --        full(gate), true if no more tasks may run at once. If tasks are counted, the second value is how many more may

@@ -1,6 +1,6 @@
 -- give_back: pay back what a task has not spent of a window, as far as the bound of the window allows. Or owe what a
 -- task has spent beyond its charge. Proof: docs/design.md, "True-up".
--- Needs: now, pace, debt, refunds
+-- Needs: now, pace, refunds
 -- Gives: give_back(gate, i, token, units), for units of window i that were reserved and not spent; true if it pays some
 --        back;
 --        owe(gate, i, token, reserved, units), for units that were spent and not reserved.

@@ -1,13 +1,15 @@
 -- plain_gate: read a gate that holds only grants, as most gates do. It finds what gate_of (gate) finds in such a text,
 -- with less work. What follows from the rules alone is computed once for each script.
--- Needs: now, pace, moving
+-- Needs: now, window_rule, pace, moving
 -- Gives: read_plain(scope, rules, text), the gate without values for other fields (GATE);
 --        GATE, a metatable with the values of fields that a gate has not set;
 --        plain_gate(scope, rules, text), the gate, or nil if the text holds more than grants. Its field `plain` is true
 --        until a field is set that is not in the gate yet. Its field `simple` is true as long as `plain`, if there is
 --        no concurrency: then the windows alone say what may run. All other gates have neither field;
---        plain_at(gate), when such windows let one unit start, ms;
---        pay_all(gate, token), which charges all of them for one unit.
+--        group_gate(group, text, costs_differ), the gate of a group, and how many of its leases are `out`; nil if it is
+--        not of this kind, or tasks have costs; false if there is no limit and no gate;
+--        plain_at(gate), when such windows let one unit start, ms.
+local of_all
 local EMPTY = { opens = 0, why = '-', probe = '-', rate = 0, since = 0, used = 0, learned = 0, beside = 0, slack = 0,
   last = 0, turn = 0, taught = 0, met = 0, row = 0, spent = '', reset = '' }
 
@@ -82,23 +84,28 @@ local function plain_gate(scope, rules, text)
   return gate and setmetatable(gate, PLAIN)
 end
 
+local function group_gate(group, text, costs_differ)
+  local texts = redis.call('HMGET', limits, 'groups', 'group:' .. group)
+  if not (texts[1] or texts[2] or text) then
+    return false
+  end
+  local rules = costs_differ ~= '1' and (not texts[2] and of_all or plain_limit(texts[2] or texts[1] or ''))
+  if not rules then
+    return nil
+  end
+  rules.own = texts[2] and true
+  of_all = not texts[2] and rules or of_all
+  local gate = read_plain(group, rules, text)
+  if gate and rules.concurrency > 0 then
+    gate.out = redis.call('ZLEXCOUNT', tracked, '[' .. group .. '\t', '(' .. group .. '\n')
+  end
+  return gate
+end
+
 local function plain_at(gate)
   local at = 0
   for i, rule in ipairs(gate.rules) do
     at = math.max(at, rule.moving and moving().opens(gate, i, 1) or window_at(gate[i], rule, 1))
   end
   return at
-end
-
-local function pay_all(gate, token)
-  for i, rule in ipairs(gate.rules) do
-    local window = gate[i]
-    if rule.moving then
-      moving().charge(gate, i, 1, token)
-    else
-      pay_window(window, 1, instant)
-    end
-    window.granted = window.granted and window.granted + 1
-  end
-  gate.out = gate.out and gate.out + 1
 end

@@ -2,7 +2,7 @@
 -- more. The text of this stands behind the `paid` of a window: ":interval:most:over", then one to three pairs
 -- ":token:slack". A pair means that the grants before `token` may get back at most `slack` ms. Proof: docs/design.md,
 -- "True-up".
--- Needs: now, debt
+-- Needs: now, pace
 -- Gives: note_grant(gate, i, token, moment), to be called before window i is charged for a grant; the grant is at
 --        `moment`, or now if it is nil;
 --        floor_of(gate, i), what the window owes after a 429, whatever was paid;

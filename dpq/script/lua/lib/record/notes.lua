@@ -6,11 +6,21 @@
 -- the member that this delivery runs as. The last two begin with the token of a delivery, and count for no other
 -- delivery.
 -- Layout: docs/storage.md, "The record".
--- Needs: marks
 -- Gives: note_of(task, mark), the text of a note, or nil;
 --        live_note(task, mark), the text of a note with the live token, without the token, or nil;
 --        set_note(task, mark, text), which removes the note if the text is nil;
---        recost(task, cost), which changes the cost. What the newest delivery was charged stays in its note (true_up).
+--        recost(task, cost), which changes the cost. What the newest delivery was charged stays in its note (true_up);
+--        OPTIONS, PIN, BATCH, UNIQUE, LAPSES, AFTER, SPENT, RUNS_AS, REFUSED, the marks;
+--        UNIQUE_FOR, for any record: the ms for which its key stays taken after the ack;
+--        PINNED, for any record: the member that its push named;
+--        RAN_AS, for any record: the member that its newest delivery ran as;
+--        FOLLOWED, WAITS, for any record: other tasks wait for it; it waits for other tasks (followed).
+local OPTIONS, PIN, BATCH, UNIQUE, LAPSES, AFTER = '\31', '\30', '\27', '\26', '\24', '\25'
+local SPENT, RUNS_AS, REFUSED = '\29', '\28', '\23'
+local UNIQUE_FOR = '^[^\n]*\26(%d+)'
+local PINNED, RAN_AS = '^[^\n]*\30([^\t\n\23-\31]*)', '^[^\n]*\28%d+ ([^\t\n]*)'
+local FOLLOWED, WAITS = '^[^\n]*\25%+', '^[^\n]*\25%+?([br])([^\t\n\23-\31]+)'
+
 local function note_of(task, mark)
   return string.match(task.options, mark .. '([^\23-\31]*)')
 end

@@ -1,10 +1,40 @@
 -- record: read a task's record as a table, and write it. Layout: docs/storage.md, "The record".
 -- A short record (q) has only what most tasks need, in fixed places. Its moment has 11 hex digits, enough until the
 -- year 2527. A full record (f) has everything. Before the first delivery, both forms leave out the counts.
--- Needs: parts, layout
+-- Needs: layout, order, cost
 -- Gives: read(raw), the task, or nil if the text is no record;
 --        write(task), the text. In a task, `inline` is a line feed and the payload, or "" if the payload has a field of
---        its own. `options` holds all notes of the task (notes).
+--        its own. `options` holds all notes of the task (notes);
+--        parts(raw), nil if the text is no record. Else it returns where its letter stands; where it ends, before the
+--        line feed of its payload; priority, cost, expires, aging, group; token, attempts, deliveries, deferrals,
+--        delivery, again. A number that is wrong or too long would stop a script in its middle: such a text is none.
+local function parts(raw)
+  local at, kind, token, attempts, deliveries, deferrals, delivery, again = 1, string.byte(raw), '0', '0', '0', '0',
+    '-', '0'
+  if kind and kind <= 57 then -- a digit
+    token, attempts, deliveries, deferrals, delivery, again, at = string.match(raw,
+      '^(%d+) (%d+) (%d+) (%d+) (%S) (%d+) ()')
+    kind = at and string.byte(raw, at)
+  end
+  local cost, expires, aging = '1', '0', '0'
+  local order, order_end, priority, edge, group, rest
+  if kind == SHORT then
+    priority, edge, group, rest = string.match(raw,
+      '^%x%x%x%x%x%x%x%x%x%x%x%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d* (%-?%d+)()\t([^\t\n]*)()', at + 1)
+  elseif kind == 102 then -- f
+    order, order_end, priority, cost, expires, aging, edge, group, rest = string.match(raw,
+      '^%d+ ()%d+() %d+ (%-?%d[%d.e+-]*) (%d%S*) %d+ (%d+) (%S+)()\t([^\t\n]*)\t[^\t\n]*\t[^\t\n]*\t[^\n]*()', at + 1)
+  end
+  local number = tonumber(priority or '')
+  local rate = aging == '0' and 0 or tonumber(string.match(aging or '', '^(%d[%d.e+-]*)@%d+$') or '')
+  if number and number - number == 0 and edge <= 400 and (rest > #raw or string.byte(raw, rest) == 10)
+    and #attempts <= 13 and #deliveries <= 13 and #deferrals <= 13 -- so that the next number is written as digits
+    and is_cost(cost) and rate and rate <= 1000000
+    and (not order or order_end - order == residual_in(raw, order) + 15) then
+    return at, rest, priority, cost, expires, aging, group, token, attempts, deliveries, deferrals, delivery, again
+  end
+end
+
 local function read(raw)
   local task, at, rest = {}, nil, nil
   at, rest, task.priority, task.cost, task.expires, task.aging, task.group, task.token, task.attempts, task.deliveries,

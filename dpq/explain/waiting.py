@@ -1,0 +1,172 @@
+"""The sentence that `why(id)` returns: what keeps one task from running. No I/O."""
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from dpq.limits.limits import RateLimit, quota_text
+from dpq.limits.pools import UNTIL_OPENED_MS
+from dpq.limits.states import LimitState, MemberState, last_to_open, spent_quota, spent_words
+from dpq.model.batch_state import BatchState
+from dpq.model.rates import span
+from dpq.model.task import TaskState
+from dpq.script.batch_texts import read_batch_state
+from dpq.script.values import read_texts
+
+
+class Waiting(NamedTuple):
+    """The reply of the script why about one task."""
+
+    state: TaskState | None  # None if it is in no set: another program has written into Redis
+    until_ms: int  # when a delayed task is due or a lease ends, by the server's clock
+    group: str
+    ahead: int  # ready tasks that come before it, or before the head of its group
+    in_group: int  # tasks of its group that come before it
+    paused_until: str  # "", "inf", or ms
+    held_until_ms: int  # when the limit of the queue has enough units for this task
+    pinned: str  # the member that its push named, or ""
+    batch: BatchState | None  # the batch that it waits for
+    after: Sequence[str]  # the ids of the tasks that it waits for
+    about_ms: int  # when the limits let it start after all before it; 0 for never
+    more: bool  # tasks of other groups, behind their heads, may come before it, too
+
+
+def read_waiting(reply: list[Any]) -> Waiting | None:
+    """Read the reply of why; None if nothing is stored under the id."""
+    if not reply:
+        return None
+    texts = read_texts(reply)
+    state, until, group, ahead, in_group, paused, held, pinned, batch, text, after = texts[:11]
+    return Waiting(
+        TaskState(state) if state else None,
+        int(until),
+        group,
+        int(ahead),
+        int(in_group),
+        paused,
+        int(held),
+        pinned,
+        read_batch_state(batch, text),
+        tuple(after.split("\x01")[1:]),
+        int(texts[11] or 0),
+        bool(texts[12]),
+    )
+
+
+def explain(
+    found: Waiting, limits: Sequence[LimitState], now_ms: int, unattended: str = ""
+) -> tuple[str, float | None]:
+    """Say in one sentence why a task is not running, and when that changes, ms, if it is known."""
+
+    def within(moment_ms: float) -> str:
+        return f"{max(0.0, (moment_ms - now_ms) / 1000):.1f} s"
+
+    def soon(said_ms: float) -> str:
+        if found.about_ms < said_ms + 1000:
+            return ""
+        least = found.more and (limits[0].windows or limits[0].quotas)
+        about = "at least" if least or any(each.concurrency for each in limits) else "about"
+        return f", so it may run after {about} {span(round((found.about_ms - now_ms) / 1000))}"
+
+    paused = float(found.paused_until or 0)  # inf: until it is resumed
+    paused_until = None if paused == math.inf else paused
+    pause = f"for another {within(paused)}" if paused_until is not None else "until it is resumed"
+    if found.state is None:
+        return "it stands nowhere, and nothing would run it: see `dpq doctor`", None
+    if found.state is TaskState.DEAD:
+        return "it is in the dead letters, until it is replayed", None
+    if found.state is TaskState.INVISIBLE:
+        return f"it is running: its lease ends in {within(found.until_ms)}", found.until_ms
+    if found.state is TaskState.DELAYED:
+        if found.batch or found.until_ms >= UNTIL_OPENED_MS:
+            return _waits_for(found), None
+        due = f"it is delayed: due in {within(found.until_ms)}"
+        if paused > found.until_ms:
+            return f"{due}, but the queue is paused {pause}", paused_until
+        return due, found.until_ms
+    before = []
+    if found.in_group:
+        before.append(f"{_tasks(found.in_group)} of its group")
+    if found.ahead:
+        others = _tasks(found.ahead, "other ready" if found.in_group else "ready")
+        before.append("at least " * found.more + others)
+    behind = f"behind {' and '.join(before)}" if before else ""
+    nobody = f", but nobody takes it: {unattended}" if unattended else ""
+    then = f"and it is {behind or 'first'} then"
+    if paused:
+        return f"the queue is paused {pause}, {then}{soon(paused)}{nobody}", paused_until
+    shut: LimitState | MemberState | None
+    shut = next((limit for limit in reversed(limits) if not limit.open), None)
+    pool = limits[-1].members if found.pinned else ()
+    member = next((m for m in pool if m.name == found.pinned), None)
+    if pool and member is None:
+        return (
+            f"it runs only as {found.pinned!r}, which is no member of its group's pool: it waits "
+            f"until set_limit names that member, {then}"
+        ), None
+    if member and not member.open and (shut is None or shut.group is not None):
+        shut = member
+    if shut is None:
+        place = behind and f" {behind}" if nobody else f": {behind or 'next'}"
+        said = f"it is {found.state}{place}{soon(now_ms)}{nobody}"
+        if not before and found.held_until_ms > now_ms:
+            wait = within(found.held_until_ms)
+            said = f"it waits for units of the queue's limit, for another {wait}{nobody}"
+        return said, found.held_until_ms or None
+    if isinstance(shut, MemberState):
+        what, windows = f"it runs only as {shut.name!r}, which", limits[-1].windows
+    else:
+        windows = shut.windows
+        what = "the queue" if shut.group is None else f"its group {shut.group!r}"
+    opens = shut.opens_at.timestamp() * 1000 if shut.opens_at else None
+    until = f" for another {within(opens)}" if opens else ""
+    if not opens and shut.reason == "closed by hand":
+        until = " until it is opened"
+    closed = f"{what} is closed ({_why_closed(shut, windows)}){until}"
+    return f"{closed}, {then}{soon(opens or math.inf)}{nobody}", opens
+
+
+def _waits_for(found: Waiting) -> str:
+    """Say which tasks must end before a task can be due."""
+    if batch := found.batch:
+        left = f"{batch.left} of its {batch.pushed} tasks {'is' if batch.left == 1 else 'are'} left"
+        return f"it waits for the end of batch {batch.name!r}: {left}"
+    if not found.after:
+        return "it waits for a batch that is not stored: see `dpq doctor`"
+    many = "the end of task" if len(found.after) == 1 else f"{len(found.after)} tasks to end:"
+    return f"it waits for {many} {', '.join(found.after)}"
+
+
+_CLOSED = {
+    "rate limited": "rate limited by its host",
+    "closed by hand": "by hand",
+    "unreadable": "its stored limit cannot be read: set it again, or clear it",
+    "probe": "the first task after a rate limit is still running",
+    "concurrency": "as many tasks run as may",
+    "observed": "its host has said that no more is left",
+    "in order": "its first task waits for its retry, and comes first",
+    "quota": "its quota is spread over the rest of the period",
+}
+
+
+def _why_closed(shut: LimitState | MemberState, windows: Sequence[RateLimit]) -> str:
+    """Say why a limit lets no task run; if units are spent, name the window or quota."""
+    if spent := spent_quota(shut):
+        return f"its quota of {quota_text(spent.quota)} {spent_words(spent.left)}"
+    return _CLOSED.get(shut.reason or "") or _spent(windows, shut.units_left)
+
+
+def _spent(windows: Sequence[RateLimit], units_left: Sequence[float]) -> str:
+    """Name the window that opens last by its unit; add its length if other windows share it."""
+    last = last_to_open(windows, units_left)
+    if last is None:
+        return "its rate is spent"
+    window, left = last
+    units = [other.unit for other in windows]
+    name = f" of {window.unit or 'requests'}" if len(units) > 1 or window.unit else ""
+    length = f" per {window.per:.15g} s" if units.count(window.unit) > 1 else ""
+    return f"its rate{name}{length} {spent_words(left)}"
+
+
+def _tasks(count: int, kind: str = "") -> str:
+    return f"{count} {kind} task{'s' if count > 1 else ''}".replace("  ", " ")
