@@ -1,9 +1,9 @@
 """The signals by which a handler says how its task goes on: exceptions, but no errors.
 
-    RateLimited    the limit was hit: give the task back, uncounted
-    Retry          this attempt failed: come back after so long
-    Release        not done, and nothing failed: give the task back, uncounted
-    Reject         no attempt will do: to the dead letters
+RateLimited    the limit was hit: give the task back, uncounted
+Retry          this attempt failed: come back after so long
+Release        not done, and nothing failed: give the task back, uncounted
+Reject         no attempt will do: to the dead letters
 """
 
 import math

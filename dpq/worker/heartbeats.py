@@ -1,4 +1,4 @@
-"""What a worker tells its queues of: the tasks that it holds, and the progress of handlers."""
+"""The notes of a worker for its queues: the tasks that it holds, the progress of its handlers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Holding(NamedTuple):
 
 
 class ProgressNotes:
-    """The newest progress note of each task of a worker, until it is sent.
+    """The newest note of each task, as its handler has told it, until it is sent.
 
     Handlers in any thread add to it, a thousand times a second; `wake` is called for the first note
     after `take`.

@@ -405,7 +405,7 @@ push_on_commit | a rollback pushes all the same | daemon/django
 
 # Unsettled
 to_send_again | an end that the server did not hear of is not sent again | contract/worker_refused
--             again += (each._replace(budgets=(), kept="" if full else each.kept) for each in done)
+-             again += [each._replace(budgets=()) for each in _next_try(done, result)]
 +             pass
 cancel.lua | a dead task can be cancelled | lua/cancel
 - if not task or redis.call('ZSCORE', dead, id) then

@@ -58,7 +58,7 @@ def test_failures_have_their_worker_group_and_member(look: Browser, q: DPQ, path
         q.fail(task, "HTTP 401", delay=99)
     html = look.page(path).partition("Failed attempts")[2]
     for said in ("HTTP 401", "not told", "g", "g: key-b"):
-        assert f'<span>3</span><bdi>{said}</bdi>' in html
+        assert f"<span>3</span><bdi>{said}</bdi>" in html
 
 
 def test_dead_letters_come_newest_first(look: Browser, q: DPQ, path: str, clock: Clock) -> None:
