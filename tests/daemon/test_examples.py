@@ -38,7 +38,11 @@ SMALL = ("--modules", "30", "--rate", "12")
 
 
 @pytest.fixture(autouse=True)
-def surroundings(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def surroundings(
+    tmp_path: Path,  # pytest's own place is made before the temporary directory changes
+    scratch: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[None]:
     """Nothing at all may be left in the temporary directory."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("PYTHONWARNINGS", "error")
