@@ -61,8 +61,9 @@ def commands() -> Iterator[tuple[str, str]]:
         lines += re.findall(r"(?<!`)`([^`\n]+ [^`\n]+)`(?!`)", text)
         yield from ((page.name, line) for line in dict.fromkeys(lines) if program(line))
     for source in [*(ROOT / "dpq").rglob("*.py"), *(ROOT / "examples").glob("*.py")]:
-        for line in re.findall(r"pip install [^`{)\n]*", source.read_text(encoding="utf-8")):
-            yield source.name, line.rstrip('"')
+        for line in re.findall(r"pip install [^`)\n]*", source.read_text(encoding="utf-8")):
+            if "{" not in line:
+                yield source.name, line.rstrip('"')
 
 
 COMMANDS = [pytest.param(line, id=f"{where}: {line[:60]}") for where, line in commands()]

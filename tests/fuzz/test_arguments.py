@@ -1,7 +1,6 @@
 """Every public argument with anything in it: a clear error, or a call that works."""
 
 import contextlib
-import inspect
 import math
 from collections.abc import Iterator
 from operator import attrgetter
@@ -31,6 +30,7 @@ from dpq import (
 )
 from dpq.cli import app
 from dpq.link.connect import open_url
+from dpq.queue.base import QueueSettings
 from dpq.server import Server
 
 ALLOWED = (DPQError, RedisError)
@@ -65,12 +65,7 @@ def some(names: str) -> st.SearchStrategy[dict[str, Any]]:
     return st.fixed_dictionaries({}, optional=dict.fromkeys(names.split(), anything))
 
 
-def arguments_of(function: Any, *but: str) -> str:
-    """The names of what a function takes."""
-    return " ".join(name for name in inspect.signature(function).parameters if name not in but)
-
-
-PUSHES = arguments_of(DPQ.push, "self", "payload")
+PUSHES = " ".join(["timeout", *Push._fields[1:]])
 
 TASK = st.just("TASK")
 
@@ -135,7 +130,7 @@ def test_any_call(redis, made):
 @examples(40)
 @given(
     anything,
-    some(arguments_of(DPQ.__init__, "self", "redis", "queue_name", "clock", "unknown")),
+    some(" ".join(QueueSettings.__annotations__)),
 )
 def test_any_queue(redis, name, settings):
     """Any arguments to the constructor: a DPQError, or a queue that works."""
