@@ -83,7 +83,7 @@ class Place:
             sum(calls.values()),
             info["total_net_input_bytes"] + info["total_net_output_bytes"],
             (info["used_cpu_user"] + info["used_cpu_sys"]) * 1e6,
-            info["used_memory"],
+            info["used_memory"] - info.get("used_memory_scripts_eval", 0),
             calls,
         )
 
