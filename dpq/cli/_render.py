@@ -208,9 +208,7 @@ WORKERS = (
     Column("longest", _longest, 0, "wraps"),
     Column("p99", lambda each: each["p99"] and span(each["p99"]), 5, "number"),
     Column("since (UTC)", "since", 1),
-    Column(
-        "last seen", lambda each: f"{'LATE, ' * each['late']}{span(each['seen_seconds'])} ago", 8
-    ),
+    Column("last seen", _seen, 8),
 )
 
 LEASES = (

@@ -149,5 +149,5 @@ def scheduler(
             opened = open_url(url)  # scrapes have their own client, so that none delays the upkeep
             stack.callback(opened.close)
             served = serve_metrics(opened, names, metrics_host, metrics_port, server_name)
-            logging.getLogger(__name__).info("metrics: %s/metrics", served.url)
+            logger.info("metrics: %s/metrics", served.url)
         run_daemon(url, names, watch)

@@ -15,7 +15,7 @@ from dpq.explain.verdict_facts import ASKED_SECONDS, Facts
 from dpq.explain.waiting import Waiting, explain, read_waiting
 from dpq.limits.rules import LimitRules
 from dpq.model.errors import TaskNotFoundError
-from dpq.model.history import Event
+from dpq.model.history import FAILED_KINDS, Event
 from dpq.model.task import P, TaskState
 from dpq.script.command import Steps, all_of, task_id, together
 from dpq.script.remembered import read_slots
@@ -133,8 +133,7 @@ class Operations(QueueOperations[P]):
 
     def failures(self, now: float) -> Steps[list[Event]]:
         """Read the newest attempts of the last minutes that have failed; [] if it is forbidden."""
-        kinds = "failed", "lease_expired"
-        (found,) = yield from together([self.events("", FAILURES, kinds=kinds)])
+        (found,) = yield from together([self.events("", FAILURES, kinds=FAILED_KINDS)])
         if isinstance(found, Exception):
             return []
         return [event for event in found if event.at.timestamp() >= now - COVERED_SECONDS]

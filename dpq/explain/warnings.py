@@ -8,9 +8,7 @@ from collections.abc import Iterator
 
 from dpq.explain.incidents import Warned
 from dpq.explain.verdict_facts import Facts
-
-SEEN_MAX = 1_000_000
-"""Seen keys of a queue that has no bound of its own. Source: lua/lib/seen.lua."""
+from dpq.model.queue_settings import DEFAULT_SEEN_MAX_KEYS
 
 
 def warnings_of(facts: Facts) -> list[tuple[Warned, str, str]]:
@@ -32,7 +30,7 @@ def _found(facts: Facts) -> Iterator[tuple[Warned, str, dict[str, str]]]:
         number = "1 producer waits" if survey.producers == 1 else ""
         said = f"{number or f'{survey.producers} producers wait'} for room"
         yield Warned.PRODUCERS_WAIT, said, {}
-    most = survey.seen_max or SEEN_MAX
+    most = survey.seen_max or DEFAULT_SEEN_MAX_KEYS
     if facts.stats.seen_keys >= most:
         keys = "1 seen key" if most == 1 else f"{most} seen keys"
         said = f"its bound of {keys} is reached, so the oldest are forgotten early"

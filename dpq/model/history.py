@@ -152,6 +152,9 @@ class Granted(NamedTuple):
 CHANGES = ("paused", "resumed", "quieted", "unquieted", "limit_set", "by_hand")
 """The kinds of events of what operators have done. Source: lua/lib/operator.lua."""
 
+FAILED_KINDS = ("failed", "lease_expired")
+"""The kinds of events of attempts that have failed."""
+
 
 class Event(Frozen):
     """Something that people want to see: a 429, a failed attempt, a death, a limit that was set.

@@ -63,6 +63,9 @@ DEFAULT_MAX_ATTEMPTS = 10
 DEFAULT_MAX_PAYLOAD_BYTES = 1024 * 1024
 """Bytes of a payload: 1 MiB. Put larger data into a store, and its address into the task."""
 
+DEFAULT_SEEN_MAX_KEYS = 1_000_000
+"""Seen keys of a queue that has no bound of its own. Source: lua/lib/seen.lua."""
+
 
 class SharedSettings(TypedDict, total=False):
     """The settings that belong to a queue. A client that gives None for one follows the queue."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, Unpack, cast, overload
 
 from dpq.model.backoff import Backoff
 from dpq.model.errors import ConfigurationError
-from dpq.model.queue_settings import Settings, SharedSettings
+from dpq.model.queue_settings import DEFAULT_SEEN_MAX_KEYS, Settings, SharedSettings
 from dpq.model.task import P, Popped
 from dpq.model.validation import Delays, nearest
 from dpq.queue.end_log import EndLog, log_refused
@@ -214,7 +214,7 @@ class QueueBase(Generic[P]):
             payloads=known.get("payloads", "inline"),
             dead_max_tasks=int(known.get("dead_max_tasks", 100_000)),
             dead_max_age=int(known.get("dead_max_age", 7_776_000_000)) / 1000,
-            seen_max_keys=int(known.get("seen_max_keys", 1_000_000)),
+            seen_max_keys=int(known.get("seen_max_keys", DEFAULT_SEEN_MAX_KEYS)),
         )
 
 

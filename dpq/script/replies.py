@@ -33,10 +33,6 @@ P = TypeVar("P")
 OLDEST_SERVER = (6, 2)
 """The oldest Redis version that the tests run on; older ones cannot block for parts of a second."""
 
-
-MAX_DIGITS = 20
-"""Digits of the longest number that the server can count with."""
-
 _INVISIBLE = TaskState.INVISIBLE
 
 

@@ -11,12 +11,10 @@ from typing import NamedTuple
 
 from dpq.model.reports import WorkerInfo
 from dpq.types import Event
+from dpq.views.charts import DAY_MS
 from dpq.views.event_text import event_text
 
-DAY_MS, HOUR_MS = 86_400_000, 3_600_000
-
-FAILURES = ("failed", "lease_expired")
-"""The kinds of events of attempts that have failed."""
+HOUR_MS = 3_600_000
 
 SHOWN = 5
 """Changes, and parts of failures, in one list."""

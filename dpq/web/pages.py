@@ -8,13 +8,14 @@ from starlette.responses import Response
 from dpq import ConfigurationError, TaskState
 from dpq.model.diagnosis import explain
 from dpq.model.filter import ANY, Filter
+from dpq.model.history import FAILED_KINDS
 from dpq.model.task import task_state
 from dpq.queue.inside import operations_of, session_of
 from dpq.registry.all_queues import inspect_server
 from dpq.types import BatchState, LeaseInfo
 from dpq.verbs.browse import LOOK_A_PAGE, LOOK_MOST
 from dpq.views.charts import SPANS
-from dpq.views.lately import FAILURES, SHOWN, failures
+from dpq.views.lately import SHOWN, failures
 from dpq.views.words import batch_counts, batch_left
 from dpq.views.workers import working
 from dpq.web.search import holders
@@ -37,7 +38,7 @@ def queue(call: Call) -> Response:
         chosen=chosen,
         story=call.site.story(call.name, SPANS[chosen]),
         changes=call.site.changes(call.name)[:SHOWN],
-        failures=failures(call.site.events(call.name, *FAILURES), call.site.now_ms()),
+        failures=failures(call.site.events(call.name, *FAILED_KINDS), call.site.now_ms()),
     )
 
 
