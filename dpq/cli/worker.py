@@ -39,7 +39,8 @@ from dpq.worker.queue_order import QueueOrder
 
 MAX_PROCESSES = 256
 
-SETTINGS = ["concurrency", "prefetch", "order", "visibility", "time_limit", "keep_result", "grace"]
+SETTINGS = ["concurrency", "prefetch", "order", "visibility", "time_limit", "keep_result"]
+SETTINGS += ["grace", "version"]
 """Options that are arguments of the worker."""
 
 
@@ -87,6 +88,16 @@ def worker(
     grace: Annotated[
         float, option("SECONDS", "Time for handlers to finish after a signal.", seldom=True, min=0)
     ] = DEFAULT_GRACE,
+    version: Annotated[
+        str,
+        option(
+            "TEXT",
+            "The version of your program, such as its commit: `what changed` shows it.",
+            unset="",
+            seldom=True,
+            envvar="DPQ_PROGRAM_VERSION",
+        ),
+    ] = "",
     processes: Annotated[
         int | None,
         option(

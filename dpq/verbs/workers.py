@@ -179,7 +179,8 @@ def _read(queue_name: str, stored: dict[str, str], now_ms: int) -> _Told:
     holders: dict[str, str] = {}
     for worker, text in stored.items():
         if told := _STORED.fullmatch(text):  # a text of another form was written by another program
-            seen, since, running, concurrency, pid, version, host, name = told.groups()
+            seen, since, running, concurrency, pid, versions, host, name = told.groups()
+            version, _, program = versions.partition("/")
             doing = _DOING.fullmatch(stored.get(f"{worker}\t", ""))
             _, holds, longest_ms, task, tokens = doing.groups() if doing else ("", 0, -1, "", None)
             quiet = _QUIET.fullmatch(stored.get(f"{worker}\tquiet", ""))
@@ -189,6 +190,7 @@ def _read(queue_name: str, stored: dict[str, str], now_ms: int) -> _Told:
                 host=host,
                 pid=int(pid),
                 version=version,
+                program=program,
                 queue=queue_name,
                 running=int(running),
                 concurrency=int(concurrency),

@@ -38,7 +38,12 @@ def event_text(event: Event) -> EventText:
     kind, detail = kind_text(event.kind), event.detail
     if event.kind == "limit_set":
         return EventText(kind, _change_text(event))
-    if event.kind in ("dead", "failed", "by_hand"):  # the detail is the text of another program
+    if event.kind in (
+        "dead",
+        "failed",
+        "by_hand",
+        "deployed",
+    ):  # the detail is the text of another program
         return EventText(kind, detail + _by(event))
     if event.kind == "learned":
         return EventText(kind, f"a rate of {detail}")

@@ -42,9 +42,10 @@ def changes(events: Sequence[Event], workers: Sequence[WorkerInfo], now_ms: floa
     began: dict[str, list[datetime]] = {}
     for worker in workers:
         if _is_since(worker.since, now_ms - DAY_MS):
-            began.setdefault(worker.version, []).append(worker.since)
-    for version, times in began.items():
-        said = f"{len(times)} of {len(workers)} workers began, with DPQ {version}"
+            version = f"version {worker.program}, " * bool(worker.program)
+            began.setdefault(f"{version}DPQ {worker.version}", []).append(worker.since)
+    for versions, times in began.items():
+        said = f"{len(times)} of {len(workers)} workers began, with {versions}"
         found.append(Change(max(times), said))
     return sorted(found, key=lambda each: each.at, reverse=True)
 

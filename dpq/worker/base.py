@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, get_args
 
 from dpq.model.errors import ConfigurationError
 from dpq.model.log_fields import fields
-from dpq.model.validation import MAX_ATTEMPTS, MAX_SECONDS, number, whole_number
+from dpq.model.validation import MAX_ATTEMPTS, MAX_SECONDS, label, number, whole_number
 from dpq.queue.base import QueueBase, check_one_client
 from dpq.queue.inside import process_name, session_of
 from dpq.worker.handlers import (
@@ -75,6 +75,7 @@ class WorkerBase(Generic[Q]):
         from_errors: bool = True,
         grace: float = DEFAULT_GRACE,
         name: str | None = None,
+        version: str = "",
         before: Callable[[Context[Q]], Any] | None = None,
         after: Callable[[Context[Q], BaseException | None], Any] | None = None,
         on_error: Callable[[Context[Q], BaseException], Any] | None = None,
@@ -120,6 +121,8 @@ class WorkerBase(Generic[Q]):
             grace: Seconds that running handlers have to finish after `stop`, from 0 to 10 years;
                 then their tasks are given back, uncounted.
             name: The name that `dpq workers` shows; None makes one of host and process.
+            version: The version of your program, such as its commit, one word. If a worker begins
+                with another one than the worker before, the queue has an event of it.
             before: A function that is called with the context before each handler.
             after: A function that is called with the context and the error, or None, when a
                 handler has ended.
@@ -173,6 +176,9 @@ class WorkerBase(Generic[Q]):
         self.visibility = visibility
         self.time_limit = time_limit
         self.name = name or process_name()
+        if version and label("version", version).split() != [version]:
+            raise ConfigurationError(f"version is {version!r}: it must be one word")
+        self.version = version
         self.given_back = 0
         self._deliveries = Deliveries(self.name, self.queues, visibility, named=by_name(handlers))
         self._calls: HandlerCalls[Q] = HandlerCalls(
@@ -268,7 +274,7 @@ class WorkerBase(Generic[Q]):
         waiter = wakeups(session.connections, plan.markers(), change)
         self._fetcher = fetcher(plan, session, waiter, change)
         told = (self.name, queues, self.concurrency, state, session, self._calls.progress)
-        self._telling = telling(*told)
+        self._telling = telling(*told, self.version)
         self._telling.on_beat = self._on_beat
 
     def _held(self) -> list[Holding]:

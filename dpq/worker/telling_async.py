@@ -50,6 +50,7 @@ class AsyncTelling:
         state: RunState,
         session: Any,
         progress: ProgressNotes,
+        version: str = "",
         chance: Callable[[], float] = random.random,
     ) -> None:
         self.noted = Event()
@@ -62,6 +63,7 @@ class AsyncTelling:
         self._run_id = secrets.token_urlsafe(9)
         self._remembered = -REMEMBER_SECONDS
         self._session = session
+        self._version = sys.modules["dpq"].__version__ + (version and f"/{version}")
         self._progress = progress
         self._gone, self._over = False, Event()
 
@@ -97,13 +99,12 @@ class AsyncTelling:
         for each in holdings:
             by_queue[each.queue_index].append(each)
         host, pid, now = socket.gethostname(), os.getpid(), time.monotonic()
-        version = sys.modules["dpq"].__version__
         beats: list[Steps[Any]] = []
         for index, (operations, held) in enumerate(zip(self._operations, by_queue, strict=True)):
             running = [(each.began, each.task.id) for each in held if each.began is not None]
             counts = (len(running), self._concurrency)
             doing = _doing(held, running, now)
-            about = (self._run_id, self._name, host, pid, version, *counts, now - self._began)
+            about = (self._run_id, self._name, host, pid, self._version, *counts, now - self._began)
             beats.append(operations.beat(*about, doing, index in self._state.quiet))
         if now - self._remembered >= REMEMBER_SECONDS:
             self._remembered = now
