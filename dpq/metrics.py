@@ -123,6 +123,9 @@ SERVER = {
 }
 """Gauges of the server: a field of INFO, its good value and what that counts as, and their help."""
 
+EVICTED = "dpq_server_evicted_keys"
+"""The counter of the server."""
+
 GAUGES = {
     "dpq_tasks": (("queue", "state"), "Tasks in each state."),
     **{f"dpq_{name}": (("queue",), " ".join(_ABOUT.get(name, "").split())) for name in HELD},
@@ -383,6 +386,9 @@ class Exporter:
                 if isinstance(info, dict) and setting in info:
                     told = value if info[setting] == good else 1 - value
                     yield GaugeMetricFamily(name, about, value=told)
+            if isinstance(info, dict) and "evicted_keys" in info:
+                about = "Keys that the server has removed since its memory was full."
+                yield CounterMetricFamily(EVICTED, about, value=info["evicted_keys"])
 
     def _meter(self, queue: DPQ[Any]) -> Meter:
         watch = Watch(queue, self._clock)

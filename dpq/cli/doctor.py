@@ -28,6 +28,7 @@ from dpq.cli._options import (
 )
 from dpq.cli._progress import Bar
 from dpq.cli._terminal import FAILED, Failed, emit, say, server_away_by, talk
+from dpq.explain.incidents import OF_SERVER
 from dpq.explain.operations import Operations
 from dpq.link.asking import load_scripts as load_all
 from dpq.link.connect import open_url
@@ -234,6 +235,9 @@ def _checks(url: str, names: Sequence[str], limits: Limits) -> list[Check]:
         (stats, _, workers), verdict = answer
         if verdict.state is VerdictState.SERVER_REFUSES:
             checks.append(Check("server", name, ok=False, detail=verdict.because))
+        # A container must not be restarted for these, so they are no failures.
+        for kind in sorted(OF_SERVER.intersection(verdict.warnings)):
+            checks.append(Check("server", name, ok=True, detail=f"warning: {kind}, see dpq why"))
         age, most = stats.oldest_ready_seconds, limits.oldest
         if most is not None:
             said = "no task is ready" if age is None else f"the oldest is due for {age:.1f} s"

@@ -10,7 +10,7 @@ from dpq.explain.drain import DrainLook, Paper, drain_of, nothing_due, read_drai
 from dpq.explain.incidents import UNATTENDED
 from dpq.explain.pace import CHANGED_SECONDS, COVERED_SECONDS, Pace, Point, pace_of
 from dpq.explain.survey import Explained, Overview, Survey, read_survey
-from dpq.explain.verdict import Verdict, VerdictState, one_apart, verdict_of
+from dpq.explain.verdict import Verdict, VerdictState, near_group, one_apart, verdict_of
 from dpq.explain.verdict_facts import ASKED_SECONDS, Facts
 from dpq.explain.waiting import Waiting, explain, read_waiting
 from dpq.limits.rules import LimitRules
@@ -103,7 +103,8 @@ class Operations(QueueOperations[P]):
             look = look or (yield from self.drain_look())
         else:
             look = DrainLook(seen.survey.now_ms, seen.paused_until, seen.due)
-        facts = Facts(self.description.name, *seen, pace, drain_of(look, pace))
+        near = near_group(look.scopes)
+        facts = Facts(self.description.name, *seen, pace, drain_of(look, pace), near=near)
         if not seen.due:
             facts = facts._replace(drain=nothing_due(*seen[:2], exists=facts.exists))
         verdict = verdict_of(facts)

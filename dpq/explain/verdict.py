@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from difflib import get_close_matches
 
+from dpq.explain.drain import Scope
 from dpq.explain.incidents import REMEDIES, UNATTENDED, VerdictState
 from dpq.explain.verdict_facts import (
     LATE_SECONDS,
@@ -38,6 +39,7 @@ from dpq.explain.verdict_limits import (
     until_text,
 )
 from dpq.explain.warnings import warnings_of
+from dpq.limits.limits import EVERY_GROUP
 from dpq.limits.pools import UNTIL_OPENED_MS
 from dpq.model.history import Event
 from dpq.model.rates import span
@@ -91,10 +93,18 @@ def server_away(queue: str, error: object, since_ms: float) -> Verdict:
 def one_apart(one: str, other: str) -> bool:
     """Return True if two names differ by one letter or number."""
     short, long = sorted((one, other), key=len)
-    return short != long and any(
-        short[:n] == long[:n] and long[n + 1 :] in (short[n:], short[n + 1 :])
-        for n in range(len(long))
-    )
+    n = next((n for n, each in enumerate(short) if each != long[n]), len(short))
+    return short != long and long[n + 1 :] in (short[n:], short[n + 1 :])
+
+
+def near_group(scopes: Sequence[Scope]) -> str:
+    """Name a group with tasks and no limit beside one with a limit and no tasks, or return ""."""
+    named = [scope for scope in scopes if scope.group not in ("", EVERY_GROUP)]
+    idle = [scope.group for scope in named if scope.rated and not scope.waiting]
+    for free in (scope.group for scope in named if scope.waiting and not scope.rules):
+        if near := next((group for group in idle if one_apart(group, free)), None):
+            return f"group {free!r} has no limit; group {near!r}, one letter away, has one, unused"
+    return ""
 
 
 def no_such_queue(name: str, names: Sequence[str]) -> str:
@@ -118,9 +128,10 @@ def _server_refuses(facts: Facts) -> Verdict | None:
     if info.get("role") == "slave" and info.get("slave_read_only") == "1":
         incident = "read-only replica"
         because = "the server is a read-only replica, so it refuses all changes"
-    elif most and used > most and info.get("maxmemory_policy") == "noeviction":
+    elif most and used > most and not info.get("maxmemory_policy", "").startswith("allkeys"):
         incident = "memory full"
-        because = f"the server's memory is full ({used} of {most} bytes), so it refuses new tasks"
+        full = f"{used / 2**20:.0f} of {most / 2**20:.0f} MiB"
+        because = f"the server's memory is full ({full}), so it refuses new tasks"
     elif "err" in (info.get("rdb_last_bgsave_status"), info.get("aof_last_write_status")):
         incident = "disk error"
         because = "the server could not write its data to disk, so it may refuse all changes"
@@ -232,7 +243,12 @@ def _consumers_busy(facts: Facts) -> Verdict | None:
 
 
 def _failing(facts: Facts) -> Verdict | None:
-    failed, tried = facts.pace.failed, facts.pace.failed + facts.pace.acked
+    pace = facts.pace
+    failed, tried = pace.failed, pace.failed + pace.acked
+    if not pace.acked and pace.died >= FAILED_LEAST:
+        why = f": {facts.survey.died_of}" * bool(facts.survey.died_of)
+        because = f"{pace.died} tasks of the last minutes have died, and none ended well; the last"
+        return facts.found(VerdictState.FAILING, f"{because} died{why}", "all die")
     if failed < max(FAILED_LEAST, FAILED_SHARE * tried):
         return None
     because = f"{failed} of {tried} attempts of the last minutes have failed"
@@ -251,10 +267,13 @@ def _error(event: Event) -> str:
 
 
 def _culprit(facts: Facts) -> str:
-    """Name the task, worker, group or handler of most failures, or return ""."""
+    """Name the task, worker, version, group or handler of most failures, or return ""."""
+    versions = {worker.name: worker.program for worker in facts.workers}
+    several = len({*versions.values()}) > 1
     kinds: dict[str, Callable[[Event], str]] = {
         "of task": lambda event: event.task_id,
         "of worker": lambda event: event.worker * (len(facts.workers) > 1),
+        "of version": lambda event: versions.get(event.worker, "") * several,
         "of member": lambda event: event.member,
         "of group": lambda event: event.group,
         "in": lambda event: event.frames[-1] if event.frames else "",
@@ -304,6 +323,7 @@ def _moving(facts: Facts) -> Verdict | None:
         for held in [*facts.survey.held[:1], *closed_groups(facts)[:1]]
         if not held.state.open
     ][:1]
+    said += [each for each in (_hang(facts), facts.near) if each]
     said += [
         f"{worker_name(worker)} has sent no heartbeat for {span(worker.seen_seconds)}"
         for worker in facts.workers
@@ -317,6 +337,17 @@ def _moving(facts: Facts) -> Verdict | None:
         verb = "is" if len(quiet) == 1 else "are"
         said.append(f"{len(quiet)} of {len(facts.workers)} workers {verb} quiet")
     return facts.found(VerdictState.MOVING, "; ".join(said))
+
+
+def _hang(facts: Facts) -> str:
+    """Say which task has been held for far longer than others run."""
+    survey, seconds = facts.survey, facts.seconds_since(facts.survey.oldest_ms)
+    if not survey.oldest_ms or not hangs(facts.stats, seconds):
+        return ""
+    group = f" of group {survey.oldest_group!r}" * bool(survey.oldest_group)
+    worker = next((each for each in facts.workers if each.longest_task == survey.oldest), None)
+    by = f", in {worker_name(worker)}" if worker else ""
+    return f"task {survey.oldest}{group} is held for {span(seconds)}{facts.usual()}{by}"
 
 
 def _unknown_queue(facts: Facts) -> Verdict | None:

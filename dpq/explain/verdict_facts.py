@@ -77,7 +77,7 @@ class Verdict(BaseModel):
     def severity(self) -> Severity:
         """`bad` if the queue does not go on without a person, else `warn`, `good` or `soft`."""
         mild = SEVERITIES.get(self.state, "warn")
-        falls_behind = self.drain is not None and self.drain.state == "will not drain"
+        falls_behind = self.drain is not None and self.drain.state in ("will not drain", "stalled")
         worse = self.warnings or (self.state is VerdictState.MOVING and falls_behind)
         return "bad" if self.needs_person else "warn" if worse else mild
 
@@ -94,6 +94,7 @@ class Facts(NamedTuple):
     names: Sequence[str] = ()
     elsewhere: str = ""
     failures: Sequence[Event] = ()
+    near: str = ""
 
     @property
     def now(self) -> float:

@@ -32,18 +32,21 @@ def say_drain(drain: Drain) -> str:
 
 
 def worst_first(verdicts: Iterable[Verdict]) -> list[Verdict]:
-    """Return the verdicts that need a person, those of `LEAST_URGENT` last; of equal states the
-    longest first."""
+    """Return the verdicts that need a person, those of `LEAST_URGENT` last, then those with
+    warnings; of equal states the longest first."""
     last = datetime.max.replace(tzinfo=UTC)
     states = [*(each for each in VerdictState if each not in LEAST_URGENT), *LEAST_URGENT]
     return sorted(
-        (each for each in verdicts if each.needs_person),
-        key=lambda each: (states.index(each.state), each.since or last, each.queue),
+        (each for each in verdicts if each.needs_person or each.warnings),
+        key=lambda each: (
+            *(not each.needs_person, states.index(each.state)),
+            *(each.since or last, each.queue),
+        ),
     )
 
 
 class Places:
-    """The order of the queues that need a person: new ones come last, and each minute all are
+    """The order of the queues with something wrong: new ones come last, and each minute all are
     ordered anew."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -52,7 +55,7 @@ class Places:
         self._names: list[str] = []
 
     def order(self, verdicts: Iterable[Verdict]) -> list[Verdict]:
-        """Return the verdicts that need a person, each at the place of its queue."""
+        """Return the verdicts with something wrong, each at the place of its queue."""
         found, now = {each.queue: each for each in worst_first(verdicts)}, self._clock()
         if now >= self._until:
             self._names, self._until = [], now + ORDERED_SECONDS

@@ -53,7 +53,7 @@ class Way(NamedTuple):
 
 
 class Wrong(NamedTuple):
-    """A queue that needs a person."""
+    """A queue that needs a person, or that has warnings."""
 
     queue: str
     verdict: Verdict
@@ -90,7 +90,9 @@ def overview(call: Call) -> Response:
         "overview.html",
         wrong=wrong[:PAGE],
         on_top={each.queue for each in wrong[:PAGE]},
-        wrongs=len(wrong) + len(errors),
+        wrongs=sum(each.needs_person for each in worst) + len(errors),
+        warned=sum(not each.needs_person for each in worst),
+        left_out=len(wrong[PAGE:]),
         bound=Bound(len(known), len(every), errors),
         rows=[(name, *rows[name]) for name in page],
         total=len(names),
