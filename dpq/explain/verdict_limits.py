@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dpq.explain.survey import Held
 
 FLOWS_SECONDS = 60.0
-"""Seconds: a limit that opens sooner paces its tasks, and holds none."""
+"""Seconds: a limit that opens sooner, also after a 429, paces its tasks, and holds none."""
 
 LONG_SECONDS = 86_400.0
 """Seconds until a quota is whole again from which on a person has to decide."""
@@ -46,8 +46,11 @@ def _still_flows(facts: Facts, held: Held) -> bool:
     """Return True if tasks of a closed scope start again and again."""
     if kind_of(held) is VerdictState.CONCURRENCY:
         return not hangs(facts.stats, facts.seconds_since(held.held_ms)) and bool(held.holder)
-    soon = (_opens_ms(held) or 0.0) - facts.now <= FLOWS_SECONDS * 1000
-    return kind_of(held) is VerdictState.PACED and soon
+    return kind_of(held) is VerdictState.PACED and _opens_soon(facts, held)
+
+
+def _opens_soon(facts: Facts, held: Held) -> bool:
+    return (_opens_ms(held) or 0.0) - facts.now <= FLOWS_SECONDS * 1000
 
 
 def closed_groups(facts: Facts) -> list[Held]:
@@ -77,7 +80,9 @@ def _finding_of(facts: Facts, few: Sequence[Held]) -> Verdict | None:
     first = few[0]
     state, kind = first.state, kind_of(first)
     until = min(filter(None, map(_opens_ms, few)), default=None)
-    moves = {VerdictState.CONCURRENCY: facts.flows, VerdictState.PACED: facts.pace.lately}
+    lately = facts.pace.lately
+    moves = {VerdictState.CONCURRENCY: facts.flows, VerdictState.PACED: lately}
+    moves[VerdictState.RATE_LIMITED] = lately and _opens_soon(facts, first)
     if kind not in SENTENCES or moves.get(kind):
         return None  # another rule speaks of it
     said = SENTENCES[kind](facts, first)

@@ -872,8 +872,10 @@ def test_a_hang_is_said_before_the_rates_show_it(q: DPQ, clock: Clock) -> None:
     assert verdict_of(Facts(q.queue_name, *seen, flowing, drain)).state is S.MOVING
 
 
-def test_a_busy_queue_has_one_word(q: DPQ, clock: Clock) -> None:
-    """20 looks in 20 s, at a rate that is spent in most of them, and between tasks: one word."""
+@pytest.mark.parametrize("every", [99, 3])
+def test_a_busy_queue_has_one_word(every: int, q: DPQ, clock: Clock) -> None:
+    """20 looks in 20 s, at a rate that is spent in most of them, between tasks, and while some of
+    them meet a 429: one word."""
     only_dead(q, clock)
     q.set_limit(30, 60, group="api")
     remember(q)
@@ -881,7 +883,7 @@ def test_a_busy_queue_has_one_word(q: DPQ, clock: Clock) -> None:
     states = set()
     for second in range(25):
         if task := q.pop().task:
-            q.ack(task)
+            q.rate_limited(task, 2) if second % every == every - 1 else q.ack(task)
         if second > 4:
             states.add(q.why().state)
         clock.advance(1)

@@ -45,7 +45,8 @@ local values = { stamp, is_paused and paused or '', whole(lasting), soonest(clos
   whole(redis.call('HLEN', conf) + redis.call('HLEN', limits) + redis.call('HLEN', stats)),
   whole(redis.call('ZCARD', invisible) - ended_leases), whole(ended_leases), asked > 0 and whole(asked) or '', oldest,
   oldest_token, oldest_group, most or '', most_waiting or '',
-  whole(redis.call('HLEN', meta) - redis.call('ZCARD', dead)), seen_most or '', whole(redis.call('ZLEXCOUNT', tracked, '[\14', '(\15')) }
+  whole(redis.call('HLEN', meta) - redis.call('ZCARD', dead)), seen_most or '',
+  whole(redis.call('ZLEXCOUNT', tracked, '[\14', '(\15')) }
 for _, text in ipairs({ deaths() }) do
   values[#values + 1] = text
 end
