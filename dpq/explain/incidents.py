@@ -104,12 +104,12 @@ REMEDIES = {
     "in order": "`dpq task update {task} --delay 0 {queue}` runs it now.",
     "held by a concurrency": "`dpq task release {task} {token} {queue}` gives its place to others.",
     "concurrency too low": "`dpq limit set RATE --concurrency N {scope}{queue}` lets N of them "
-    "run; name all rates of the limit, since it replaces them.",
+    "run; it replaces the limit, so name all its rates.",
     "held by permits": "Ask the callers of `acquire`; one that died loses its permit then. "
-    "`dpq limit set RATE --concurrency N {scope}{queue}` lets N of them run; name all rates of the "
-    "limit, since it replaces them.",
+    "`dpq limit set RATE --concurrency N {scope}{queue}` lets N of them run; it replaces the "
+    "limit, so name all its rates.",
     "held by a quota": "If the host allows more, `dpq limit set RATE {scope}{queue}` sets another "
-    "quota; name all rates of the limit, since it replaces them.",
+    "quota; it replaces the limit, so name all its rates.",
     "held by hand": "`dpq group open {group} {queue}` opens it.",
     "only dead": "`dpq dead list {queue}` shows why. When the cause is gone, `dpq dead replay "
     "--all --rate 10 {queue}` runs them again.",

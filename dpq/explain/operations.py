@@ -51,9 +51,8 @@ class Operations(QueueOperations[P]):
 
     def explained(self, id_: str) -> Steps[Explained]:
         """Say why a task is not running, and until when."""
-        found: Waiting | None = yield self._command(
-            "why", [self._now(), task_id(id_)], read_waiting
-        )
+        args: list[int | str] = [self._now(), task_id(id_)]
+        found: Waiting | None = yield self._command("why", args, read_waiting)
         if found is None:
             raise TaskNotFoundError(id_, self.queue_name, "explain")
         scopes: list[str | None] = [None, found.group] if found.group else [None]
@@ -61,7 +60,7 @@ class Operations(QueueOperations[P]):
         now, *texts = yield self._command("view", args, read_texts)
         limits = read_limits(scopes, {}, texts)
         unattended = ""
-        if found.state in (TaskState.READY, TaskState.WAITING):
+        if found.state in {TaskState.READY, TaskState.WAITING}:
             verdict = yield from self.verdict()
             stuck = (*UNATTENDED, VerdictState.HANDLERS_BUSY)
             unattended = verdict.because * (verdict.state in stuck)

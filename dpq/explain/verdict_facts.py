@@ -199,11 +199,6 @@ def others_ask(survey: Survey, workers: Sequence[WorkerInfo]) -> bool:
     return survey.leases > sum(worker.holds for worker in workers)
 
 
-def is_attended(survey: Survey, workers: Sequence[WorkerInfo]) -> bool:
-    """Return True if a consumer is seen that takes tasks."""
-    return bool(alive(awake(workers))) or others_ask(survey, workers)
-
-
 def moment_of(at_ms: float | None) -> datetime | None:
     """Convert a time of the server; None without one, and for a moment that never comes."""
     if at_ms is None or not 0 <= at_ms < UNTIL_OPENED_MS:

@@ -594,7 +594,7 @@ PLANTED = [
     ),
     Planted(
         *(consumers_hang, S.HANDLERS_BUSY),
-        "hold 2 leases and ask for no more, the longest for 8 m (99 of 100 end within 2 s): task ",
+        "hold 2 leases and ask for no more; task ",
         True,
         cause="all consumers busy",
     ),
