@@ -81,8 +81,8 @@ REMEDIES = {
     "command. `dpq doctor --quick` says when it answers again.",
     "memory full": "Raise it, `CONFIG SET maxmemory`, or remove what fills it: `dpq queues` counts "
     "tasks and dead letters. `dpq doctor --quick {queue}` looks again.",
-    "read-only replica": "Give DPQ the address of the master, or make this server the master. "
-    "`dpq doctor --quick {queue}` looks again.",
+    "read-only replica": "Give DPQ the address of its master. Make this server the master only if "
+    "the other one is gone. `dpq doctor --quick {queue}` looks again.",
     "disk error": "Look in the server's log for a full disk or missing rights. "
     "`dpq doctor --quick {queue}` looks again.",
     "limit unreadable": "Set the limit again: `dpq limit set RATE {scope}{queue}`. Without it, "

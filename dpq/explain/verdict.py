@@ -127,7 +127,8 @@ def _server_refuses(facts: Facts) -> Verdict | None:
     used, most = int(info.get("used_memory", 0)), int(info.get("maxmemory", 0))
     if info.get("role") == "slave" and info.get("slave_read_only") == "1":
         incident = "read-only replica"
-        because = "the server is a read-only replica, so it refuses all changes"
+        master = f"{info.get('master_host')}:{info.get('master_port')}"
+        because = f"the server is a read-only replica of {master}, so it refuses all changes"
     elif most and used > most and not info.get("maxmemory_policy", "").startswith("allkeys"):
         incident = "memory full"
         full = f"{used / 2**20:.0f} of {most / 2**20:.0f} MiB"

@@ -1041,13 +1041,21 @@ def told(q: DPQ, server: str = "") -> list[Metric]:
     return list(text_string_to_metric_families(text))
 
 
-def test_a_refused_push() -> None:
-    """Its error says in words what the verdict says."""
+@pytest.mark.parametrize(
+    ("plant", "words"),
+    [
+        (memory_full, r"memory is full \(maxmemory\), so it refuses this call"),
+        (replica, "is a read-only replica, so it refuses all changes"),
+        (disk_error, "cannot write its data to disk, so it refuses all changes"),
+    ],
+)
+def test_a_refused_push(plant: Callable[[DPQ, Clock], None], words: str, clock: Clock) -> None:
+    """Its error says in words what the verdict says, without the name of a script."""
     with Server.start() as server, DPQ.from_url(server.url, "mails") as mails:
-        mails.push("x")
-        mails.redis.config_set("maxmemory", "1mb")
-        with pytest.raises(RedisError, match=r"memory is full \(maxmemory\), so it refuses this"):
+        plant(mails, clock)
+        with pytest.raises(RedisError, match=words) as refused:
             mails.push("y")
+        assert "script" not in str(refused.value)
 
 
 def test_a_server_that_is_away() -> None:

@@ -21,7 +21,7 @@
 -- Needs: now, past, holder, warned
 local TOLD = { used_memory = 1, maxmemory = 1, maxmemory_policy = 1, role = 1, rdb_last_bgsave_status = 1,
   aof_last_write_status = 1, slave_read_only = 1, evicted_keys = 1, aof_enabled = 1, rdb_last_save_time = 1,
-  rdb_changes_since_last_save = 1 }
+  rdb_changes_since_last_save = 1, master_host = 1, master_port = 1 }
 local names = { 'paused_until', 'order', 'fairness', 'token', 'asked', 'queue_rules', 'queue_gate', 'gated',
   'max_tasks', 'max_waiting', 'seen_max_keys' }
 local paused, sorting, turns_kind, token, asked, rules_there, gate_there, gated, most, most_waiting, seen_most =
