@@ -1,9 +1,10 @@
 """Commands that look and change nothing: peek, get, why, stats, queues."""
 
+import shlex
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Annotated, Any
 
 import typer
@@ -32,12 +33,15 @@ from dpq.explain.operations import Operations
 from dpq.link.cluster import forbidden
 from dpq.link.connect import open_url
 from dpq.model.display import attempt_of, shown
+from dpq.model.history import CHANGES
+from dpq.model.rates import span
 from dpq.model.validation import one_line
 from dpq.queue.ends import follow
-from dpq.queue.looking import looking_client
+from dpq.queue.looking import looking, looking_client
 from dpq.registry.all_queues import all_names, ask_queues
 from dpq.types import Drain, Verdict, VerdictState
-from dpq.views import words
+from dpq.views import lately, words
+from dpq.views.limit_change import changes_of
 from dpq.views.verdict import say_drain
 
 
@@ -145,12 +149,26 @@ def why(
     if task_id is None:
         verdict = judged(url, queue)
         emit(verdict_data(verdict)) if json else say_verdict(verdict)
+        if not json and verdict.state is not VerdictState.SERVER_AWAY:
+            _say_change(url, queue)
         if verdict.state in (VerdictState.SERVER_AWAY, VerdictState.UNKNOWN_QUEUE):
             raise typer.Exit(FAILED)
         return
     with existing(url, queue) as q:
         sentence = q.why(task_id)
     emit({"id": task_id, "sentence": sentence}) if json else say(sentence)
+
+
+def _say_change(url: str, queue: str) -> None:
+    """Say what was changed last on a queue, if that was in the last day; no rights, no words."""
+    now = time.time()
+    with DPQ[Any].from_url(url, queue) as q, suppress(ResponseError):
+        events = looking(q).admin.events(limit=1, kinds=CHANGES)
+        for change in lately.changes(events, [], now * 1000):
+            talk(f"changed {span(max(0.0, now - change.at.timestamp()))} ago: {change.words}")
+            if changes_of(events, group := events[0].group):
+                scope = ["--every-group"] if group == "*" else ["--group", group] * bool(group)
+                talk(f"`dpq limit undo {shlex.join([*scope, '--queue', queue])}` is the way back")
 
 
 def say_verdict(verdict: Verdict) -> None:

@@ -916,6 +916,23 @@ def test_one_done_when(q: DPQ, url: str, clock: Clock) -> None:
     assert "10/min" not in str(verdict)
 
 
+def test_what_changed(url: str, name: str) -> None:
+    """`dpq why` names the last change beside the verdict, with the way back of a limit."""
+    with DPQ.from_url(url, name) as q:
+        for rate in (20, 2):
+            q.set_limit(rate, 1, group="api")
+        ran = run(q, url, "why")
+        assert ran.stdout.startswith("empty: ")
+        back = f"`dpq limit undo --group api --queue {name}` is the way back"
+        assert re.fullmatch(
+            rf"changed \d+ m?s ago: limit set of group 'api': 2/s \(was 20/s\), by .*\n{back}\n",
+            ran.stderr,
+        )
+        beat(q, version="0.1/c3d4")
+        assert "ago: deployed: version c3d4\n" in run(q, url, "why").stderr
+        remove(q)
+
+
 def test_names_one_apart() -> None:
     """A letter more, less or another one is near; nothing else is."""
     near = [("email", "emails"), ("emails", "mails"), ("db1", "db2"), ("", "a")]
