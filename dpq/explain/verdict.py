@@ -216,7 +216,7 @@ def _handlers_busy(facts: Facts) -> Verdict | None:
             f"consumers that send no heartbeat hold {leases} and ask for no more; {hang}",
             "all consumers busy",
             since=survey.oldest_ms,
-            seconds=round(facts.seconds_since(survey.oldest_ms)),
+            seconds=int(facts.seconds_since(survey.oldest_ms)) - 1,
         )
     slowest = max(facts.workers, key=lambda worker: worker.longest_seconds or 0.0)
     seconds, task = slowest.longest_seconds or 0.0, slowest.longest_task

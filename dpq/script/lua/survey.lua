@@ -83,11 +83,13 @@ for _, event in ipairs(last) do -- none if the user may not read them
   end
 end
 local server = {}
-for _, section in ipairs({ 'memory', 'persistence', 'replication', 'stats', asked == 0 and 'keyspace' or nil }) do
+local sections = { 'memory', 'persistence', 'replication', asked == 0 and 'keyspace' or nil }
+for _, section in ipairs(sections) do
   local info = redis.pcall('INFO', section)
   for field, value in string.gmatch(type(info) == 'string' and info or '', '([%w_]+):([^\r\n]*)') do
     if TOLD[field] or string.find(field, '^db%d') then
       server[#server + 1], server[#server + 2] = field, value
+      sections[#sections + 1] = field == 'maxmemory' and value ~= '0' and 'stats' or nil
     end
   end
 end
