@@ -78,7 +78,7 @@ and on fakeredis."""
 
 LONG = (
     *("test_examples", "test_machine", "test_soak", "test_planted", "test_types", "test_docs"),
-    *("test_limits_exact", "test_cli_worker", "test_cli_run", "test_planted_faults"),
+    *("test_limits_exact", "test_cli_worker", "test_cli_run"),
     "test_web_chromium",
     "test_guides_by_task",
 )

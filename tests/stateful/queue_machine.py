@@ -159,7 +159,6 @@ class QueueMachine(RuleBasedStateMachine):
         seed: int,
         limited: bool,
     ) -> None:
-        bounds = self.always.get("bounds", bounds)
         kind, limited = self.always.get("kind", kind), self.always.get("limited", limited)
         self.now = START_MS
         self.client = Twice(self.redis)
@@ -367,7 +366,7 @@ class QueueMachine(RuleBasedStateMachine):
         if refusal is None:
             assert not isinstance(answer, type), answer
         else:
-            assert answer is refusal
+            assert answer is refusal, (answer, refusal, getattr(self, "refusal", None))
         return refusal is not None
 
     @rule(drawn=push_arguments, strange_group=rarely, twice=rarely)
@@ -789,7 +788,8 @@ class QueueMachine(RuleBasedStateMachine):
         forgotten = seen_keys - self.eyes.stats().seen_keys
         moved = self.model.upkeep(self.now)
         dropped = self.model.trim(self.now, 200)
-        assert answer == (0 if twice else max(moved, dropped, forgotten))
+        expected = 0 if twice else max(moved, dropped, forgotten)
+        assert answer == expected, (answer, moved, dropped, forgotten)
 
     @rule()
     def next_event(self) -> None:
