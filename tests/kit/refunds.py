@@ -1,4 +1,4 @@
-"""The rule of lib/limits/refunds.lua in exact fractions: what it keeps is all that a gate stores."""
+"""The rule of lib/limits/refunds.lua in exact fractions: it keeps what a gate stores, no more."""
 
 from dataclasses import dataclass, field
 from fractions import Fraction

@@ -581,7 +581,7 @@ add_full | what a double loses of a priority is lost | contract/order
 replay.lua | a replay keeps the spent attempts | lua/replay
 - task.attempts, task.expires, task.reason, task.again = 0
 + task.attempts, task.expires, task.reason, task.again = task.attempts
-notice | the earliest event is forgotten | lua/notice lua/next_event
+notice | the earliest event is forgotten | lua/notice
 - if not known or not (now + ms >= known) then
 + if not known then
 pay_window | a window that was idle is paid from its last unit on | lua/pop_limits
