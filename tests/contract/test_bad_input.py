@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from dpq import (
-    DPQ,
-)
+from dpq import DPQ
 from dpq.cli import app
 
 RIGHT_CALLS: list[tuple[Any, str]] = [

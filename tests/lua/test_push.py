@@ -14,12 +14,7 @@ def hold(q, clock, state, priority=5):
     if state == "waiting":
         q.push("head", group="g", priority=priority + 10)
     task_id = q.push(
-        "old",
-        priority,
-        60 if state == "delayed" else 0,
-        group="g",
-        key="k",
-        max_attempts=3,
+        "old", priority, 60 if state == "delayed" else 0, group="g", key="k", max_attempts=3
     )
     if state in ("invisible", "dead"):
         task = q.pop().task

@@ -183,10 +183,7 @@ class LimitMachine(QueueMachine):
     )
     def rate_limited(self, index: int, retry_after: float, scope: Any, twice: bool) -> None:
         entry = self.act(
-            index,
-            "rate_limited",
-            twice,
-            lambda task: self.q.rate_limited(task, retry_after, scope),
+            index, "rate_limited", twice, lambda task: self.q.rate_limited(task, retry_after, scope)
         )
         if entry:
             self.model.rate_limited(entry, self.now, round(retry_after * 1000), scope)

@@ -638,19 +638,11 @@ class QueueMachine(RuleBasedStateMachine):
         if entry:
             self.model.set_visibility(entry, self.now, round(seconds * 1000))
 
-    @rule(
-        index=delivery,
-        delay=waits,
-        drawn=changes,
-        twice=rarely,
-    )
+    @rule(index=delivery, delay=waits, drawn=changes, twice=rarely)
     def release(self, index: int, delay: float, drawn: Any, twice: bool) -> None:
         priority = self.priority(drawn)
         entry = self.act(
-            index,
-            "release",
-            twice,
-            lambda task: self.q.release(task, delay, priority=priority),
+            index, "release", twice, lambda task: self.q.release(task, delay, priority=priority)
         )
         if entry:
             self.model.release(entry, self.now, round(delay * 1000), priority)
@@ -715,12 +707,7 @@ class QueueMachine(RuleBasedStateMachine):
             self.see(task, entry, state)
 
     @precondition(lambda self: self.ids)
-    @rule(
-        index=recent,
-        drawn=changes,
-        delay=st.one_of(st.none(), waits),
-        twice=rarely,
-    )
+    @rule(index=recent, drawn=changes, delay=st.one_of(st.none(), waits), twice=rarely)
     def update(self, index: int, drawn: Any, delay: float | None, twice: bool) -> None:
         task_id = self.pick_id(index)
         priority = self.priority(drawn)

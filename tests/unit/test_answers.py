@@ -576,10 +576,7 @@ ERRORS = {
     "requests": (of_requests(429, WAIT), RateLimited, 9),
     "requests, 503": (of_requests(503, WAIT), RateLimited, 9),
     "urllib": (urllib.error.HTTPError("http://h/", 429, "", WAIT, None), RateLimited, 9),
-    "aiohttp": (
-        aiohttp.ClientResponseError(None, (), status=429, headers=WAIT),
-        *(RateLimited, 9),
-    ),
+    "aiohttp": (aiohttp.ClientResponseError(None, (), status=429, headers=WAIT), *(RateLimited, 9)),
     "openai": ("openai", RateLimited, 9),
     "anthropic": ("anthropic", RateLimited, 9),
     "a failure with a time": (of_httpx(500, headers=WAIT), Retry, 9),

@@ -52,12 +52,7 @@ Case = tuple[str, str, Callable[[DPQ, Any], Any], list[Any]]
 def pushes(argument: str, bound: str, bad: list[Any], **more: Any) -> list[Case]:
     """A push with each of these values, by itself and behind a good one."""
     return [
-        (
-            f"push {argument}",
-            bound,
-            lambda q, v: q.push(1, **more, **{argument: v}),
-            bad,
-        ),
+        (f"push {argument}", bound, lambda q, v: q.push(1, **more, **{argument: v}), bad),
         (
             f"push_many {argument}",
             bound,

@@ -56,7 +56,4 @@ def test_no_units_below_zero() -> None:
 def test_a_gauge_says_the_learned_rate() -> None:
     """Where 0.2 are learned, no gauge says that 10 may run."""
     learned = state(None, 0.2, 5).model_copy(update={"rate": 0.2})
-    assert [each["text"] for each in gauges(learned)] == [
-        "10 in 1 s, now 0.2",
-        "1\u202f000 in 1 h",
-    ]
+    assert [each["text"] for each in gauges(learned)] == ["10 in 1 s, now 0.2", "1\u202f000 in 1 h"]
