@@ -93,8 +93,9 @@ _SHARED = {
 settings.register_profile(
     "quick", max_examples=20, stateful_step_count=40, derandomize=True, database=None, **_SHARED
 )
+settings.register_profile("mutants", settings.get_profile("quick"), phases=[Phase.generate])
 settings.register_profile("soak", max_examples=300, stateful_step_count=80, **_SHARED)
-if settings.get_current_profile_name() != "soak":
+if settings.get_current_profile_name() == "default":
     settings.load_profile("quick")
 
 

@@ -79,11 +79,3 @@ def test_better_newcomer_replaces_the_head(q, probe, group):
     q.push("better", priority=1, group="g")
     assert [task.payload for task in q.peek()] == ["better"]
     assert probe.drain() == ["better", "g0", "equal", "g1", "g2", "g3", "g4"]
-
-
-ODD = [
-    *(0, -0.0, 1, -1, 0.5, -0.5, 0.1, 1e300, -1e300, 5e-324, -5e-324, 2.2250738585072014e-308),
-    *(math.pi, -math.pi, 1.7976931348623157e308, -1.7976931348623157e308, 1023, 1024, 1025),
-    *(2**53, 2**53 + 1, 2**53 + 2, -(2**53), -(2**53) - 1, 2**62 + 1, 2**62 - 1, 2**63 - 1),
-    *(-(2**63), -(2**63) + 1, 1.0, 1, 2.0**53, 2.0**62, 1 + 2**-52, 1 - 2**-53),
-]

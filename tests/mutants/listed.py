@@ -568,10 +568,10 @@ judge | the group is not paid | stateful/machine
 -       charge(gate, units, id, token, early.at[id])
 
 # Heads and moments
-enter | a better newcomer waits behind the head of its group | lua/delay_group
+enter | a better task that comes back waits behind the head of its group | lua/release
 - best and (score < best or score == best and member < first)
 + false
-open_or_close | a closed group keeps its head in ready | lua/set_limit lua/pop_limits
+open_or_close | a closed group keeps its head in ready | lua/set_limit
 -     shut(group)
 -     at = next_at(group)
 +     at = next_at(group)
