@@ -1,7 +1,5 @@
 """delay_group: close a group for a time, or open it. And _place: order inside groups."""
 
-import math
-
 import pytest
 from kit.moments import exactly_after
 
