@@ -266,7 +266,6 @@ def _names(text: str) -> list[str]:
     return re.findall(r"\w+", text)
 
 
-@cache
 def needs_of(source: str) -> list[str]:
     """List the files that the text of a Lua file needs."""
     return [name for line in _NEEDS.finditer(source) for name in _names(line[2])]
