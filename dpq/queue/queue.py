@@ -12,9 +12,13 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import (
+    AbstractContextManager,
+    _GeneratorContextManager,
+    contextmanager,
+)
 from datetime import UTC, datetime, timedelta
-from functools import cached_property, partial
+from functools import cached_property, partial, wraps
 from types import TracebackType
 from typing import (
     TYPE_CHECKING,
@@ -63,6 +67,21 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 A = ParamSpec("A")
+
+
+class OneLease(_GeneratorContextManager[Any]):
+    """The result of `lease`: for a `with`. A `for` gets an error that names `leases`."""
+
+    def __iter__(self) -> Never:
+        raise TypeError(
+            "lease() takes one task, so write `with q.lease() as task:`; a loop over tasks "
+            "is `for task in q.leases():`"
+        )
+
+
+def one_lease(make: Callable[A, Any]) -> Callable[A, AbstractContextManager[Any]]:
+    """Do what `contextmanager` does."""
+    return wraps(make)(lambda *args, **named: OneLease(make, args, named))
 
 
 class DPQ(QueueLife[P]):
@@ -383,7 +402,7 @@ class DPQ(QueueLife[P]):
         force: bool = False,
         from_errors: bool = True,
     ) -> AbstractContextManager[Task[P] | None]: ...
-    @contextmanager
+    @one_lease
     def lease(
         self,
         timeout: float | None = 0,
@@ -394,8 +413,6 @@ class DPQ(QueueLife[P]):
         from_errors: bool = True,
     ) -> Iterator[Any]:
         """Pop a task, and end its delivery after the body: `with q.lease() as task:`.
-
-        It takes one task, and is no loop: that is `leases`.
 
         If the body ends without an error, the task is acked. A signal (`RateLimited`, `Release`,
         `Retry`, `Reject`) does what it says, and is not raised further; so does the error of an

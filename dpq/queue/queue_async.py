@@ -11,9 +11,13 @@ import logging
 import math
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    _AsyncGeneratorContextManager,
+    asynccontextmanager,
+)
 from datetime import UTC, datetime, timedelta
-from functools import cached_property, partial
+from functools import cached_property, partial, wraps
 from types import TracebackType
 from typing import (
     TYPE_CHECKING,
@@ -62,6 +66,21 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 A = ParamSpec("A")
+
+
+class AsyncOneLease(_AsyncGeneratorContextManager[Any]):
+    """The result of `lease`: for a `with`. A `for` gets an error that names `leases`."""
+
+    def __aiter__(self) -> Never:
+        raise TypeError(
+            "lease() takes one task, so write `async with q.lease() as task:`; a loop over tasks "
+            "is `async for task in q.leases():`"
+        )
+
+
+def one_lease(make: Callable[A, Any]) -> Callable[A, AbstractAsyncContextManager[Any]]:
+    """Do what `asynccontextmanager` does."""
+    return wraps(make)(lambda *args, **named: AsyncOneLease(make, args, named))
 
 
 class AsyncDPQ(AsyncQueueLife[P]):
@@ -382,7 +401,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
         force: bool = False,
         from_errors: bool = True,
     ) -> AbstractAsyncContextManager[Task[P] | None]: ...
-    @asynccontextmanager
+    @one_lease
     async def lease(
         self,
         timeout: float | None = 0,
@@ -393,8 +412,6 @@ class AsyncDPQ(AsyncQueueLife[P]):
         from_errors: bool = True,
     ) -> AsyncIterator[Any]:
         """Pop a task, and end its delivery after the body: `async with q.lease() as task:`.
-
-        It takes one task, and is no loop: that is `leases`.
 
         If the body ends without an error, the task is acked. A signal (`RateLimited`, `Release`,
         `Retry`, `Reject`) does what it says, and is not raised further; so does the error of an
