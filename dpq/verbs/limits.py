@@ -20,8 +20,7 @@ from dpq.model.validation import label, milliseconds
 from dpq.script.command import CommandMaker, Steps, same
 from dpq.script.records import scope_of
 from dpq.script.refusals import Code
-from dpq.script.replies import in_threes
-from dpq.script.values import read_texts
+from dpq.script.values import in_rows, read_texts
 from dpq.verbs.limit_replies import read_limits
 
 
@@ -165,14 +164,8 @@ class LimitOperations(CommandMaker):
         return states
 
     def _names(self, part: str) -> Steps[set[str]]:
-        names: set[str] = set()
-        cursor = "0"
-        while True:
-            command = self._command("scopes", [part, cursor], read_texts)
-            cursor, *page = yield command
-            names.update(page)
-            if cursor == "0":
-                return names
+        pages = yield from self._pages("scopes", lambda cursor: [part, cursor], read_texts)
+        return set().union(*pages)
 
     def _states(self, groups: Sequence[str | None]) -> Steps[list[LimitState]]:
         running, _ = yield from self._running()
@@ -194,7 +187,7 @@ class LimitOperations(CommandMaker):
             args = [self._now(), cursor or "0"]
             cursor, _, *page = yield self._command("held", args, same)
             cursor = cursor.decode()
-            groups |= {id_: scope_of(record) for id_, _, record in in_threes(page)}
+            groups |= {id_: scope_of(record) for id_, _, record in in_rows(page, 3)}
         return Counter(groups.values()), True
 
     def names(self) -> Steps[list[str]]:

@@ -9,7 +9,7 @@ from __future__ import annotations  # the import makes no model for each `Task[P
 
 import heapq
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
@@ -147,16 +147,8 @@ class QueueOperations(
     def push_many(self, pushes: Iterable[Push[P]], trace: str = "") -> Steps[list[str]]:
         """Add any number of tasks."""
         ids: list[str] = []
-        batch: list[Checked] = []
-        size = 0
-        for push in pushes:
-            checked = self._pushes.check(push, trace)
-            size += len(checked[1])
-            if len(batch) == PUSH_BATCH or (batch and size > BATCH_BYTES):
-                ids += yield from self._push(batch, ids)
-                batch, size = [], len(checked[1])
-            batch.append(checked)
-        if batch:
+        checked = (self._pushes.check(push, trace) for push in pushes)
+        for batch in in_batches(checked, PUSH_BATCH, lambda each: len(each[1])):
             ids += yield from self._push(batch, ids)
         return ids
 
@@ -341,7 +333,8 @@ class QueueOperations(
         if len(given) == 1:
             return [(yield from self._ack(given[0], spent[0], lines[0]))]
         told = list(map(write_spent, spent))
-        for some in _ack_batches(list(zip(given, told, lines, strict=True))):
+        acks = zip(given, told, lines, strict=True)
+        for some in in_batches(acks, ACK_BATCH, lambda ack: len(ack[2])):
             batch = [task for task, _, _ in some]
             codes: list[Any] = [None] * len(batch)
             todo: Sequence[int] = range(len(batch))
@@ -574,22 +567,6 @@ def _loosely(steps: Steps[Any]) -> Steps[None]:
             reply = yield command._replace(needs_confirmation=False)
     except StopIteration:
         return
-
-
-def _ack_batches(
-    acks: Sequence[tuple[Task[Any], str, str]],
-) -> Iterator[list[tuple[Task[Any], str, str]]]:
-    """Cut the acks of tasks, with what they have spent and their results, into round trips."""
-    batch: list[tuple[Task[Any], str, str]] = []
-    size = 0
-    for ack in acks:
-        if batch and (len(batch) == ACK_BATCH or size + len(ack[2]) > BATCH_BYTES):
-            yield batch
-            batch, size = [], 0
-        batch.append(ack)
-        size += len(ack[2])
-    if batch:
-        yield batch
 
 
 def _is_plain(task: Task[Any]) -> bool:

@@ -41,7 +41,7 @@ from dpq.script.portable import (
     to_line,
 )
 from dpq.script.refusals import Code
-from dpq.script.values import read_texts
+from dpq.script.values import in_rows, read_texts
 from dpq.verbs.base import BATCH_BYTES, PAGE, in_batches
 from dpq.verbs.pushing import PushChecker
 from dpq.verbs.queue import QueueOperations
@@ -121,12 +121,13 @@ class Export:
         """Make the lines of one page, and say where the next page begins."""
         queue = self._operations
         args: list[Any] = [at.section, at.cursor, PAGE, BATCH_BYTES]
-        cursor, *found = yield queue.raw("export", args, same)
+        cursor, *found = yield queue._command("export", args, same)
         made: list[dict[str, Any]] = []
         if at.section == "tasks":
             later = self._tasks(found, made)
             while later:
-                _, *found = yield queue.raw("export", ["tasks", "", 0, BATCH_BYTES, *later], same)
+                args = ["tasks", "", 0, BATCH_BYTES, *later]
+                _, *found = yield queue._command("export", args, same)
                 later = self._tasks(found, made)
         else:
             texts = read_texts(found)
@@ -144,7 +145,7 @@ class Export:
         """Add the fields of tasks; return the ids of those that had no room."""
         later = []
         lifo = self._settings.get("order") == "lifo"
-        for id_, state, when, record, body in zip(*(found[i::5] for i in range(5)), strict=True):
+        for id_, state, when, record, body in in_rows(found, 5):
             name = id_.decode("utf-8", "replace")
             if state == b"later":
                 later.append(name)
@@ -445,9 +446,9 @@ class Import:
 
     def _import(self, last: int, told: str, items: list[Any], highest: int) -> Command[Any]:
         queue = self._operations
-        args: list[Any] = [queue.now(), self._header["export"], last, highest]
+        args: list[Any] = [queue._now(), self._header["export"], last, highest]
         args += ["1" if self._keep else "", told, *items]
-        return queue.raw("import", args, same)
+        return queue._command("import", args, same)
 
 
 def _checked(line: Line, check: Callable[[Line], None]) -> None:
