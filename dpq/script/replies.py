@@ -6,10 +6,12 @@ the client returned it: ints, bytes and lists of them. It must not send anything
 
 from __future__ import annotations  # the import makes no model for each `Task[P]`
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from dpq.limits.pools import UNTIL_OPENED_MS
+from dpq.model.batch_state import BatchState
 from dpq.model.errors import (
     BatchFinishedError,
     ConfigurationError,
@@ -312,3 +314,27 @@ def read_problems(reply: list[Any]) -> tuple[str, list[Problem]]:
     """Read the reply of check: the next cursor ("0" at the end), and the problems."""
     cursor, *texts = read_texts(reply)
     return cursor, [Problem(kind=k, subject=s, detail=d) for k, s, d in in_rows(texts, 3)]
+
+
+_BATCH = re.compile(r"(\d+) (\d+) (\d+) (\d+) ([osf]) (\d+) (\d+) (\d+) [01] (\S*)", re.ASCII)
+
+
+def read_batch_state(name: str, text: str) -> BatchState | None:
+    """Read the text of a batch, as in lua/lib/batches.lua; None if it is unknown, or damaged."""
+    found = _BATCH.fullmatch(text)
+    if found is None or len(text) > 400:
+        return None
+    left, done, dead, removed = map(int, found.groups()[:4])
+    state, began, changed, finished, callback = found.groups()[4:]
+    return BatchState(
+        name=name,
+        left=left,
+        done=done,
+        dead=dead,
+        removed=removed,
+        sealed=state != "o",
+        began_at=moment_of(int(began)),
+        changed_at=moment_of(int(changed)),
+        finished_at=moment_of(int(finished)) if state == "f" else None,
+        callback=callback or None,
+    )

@@ -13,8 +13,8 @@ from dpq.model.reports import Problem
 from dpq.model.task import P
 from dpq.model.validation import label, whole_number
 from dpq.script import replies
-from dpq.script.batch_texts import read_batch_state
 from dpq.script.command import Steps, same
+from dpq.script.replies import read_batch_state
 from dpq.script.values import in_rows, read_texts
 from dpq.verbs.base import PAGE, OperationsBase
 

@@ -17,8 +17,7 @@ from dpq.model.validation import milliseconds
 from dpq.script.command import Steps
 from dpq.script.records import stored_task
 from dpq.script.values import in_rows, read_texts
-from dpq.verbs.limit_replies import read_limits
-from dpq.verbs.limits import LimitOperations
+from dpq.verbs.limits import LimitOperations, read_limits
 
 LOOK = 1000
 """Tasks that one call of a script looks at: about 1 to 3 ms of server time."""

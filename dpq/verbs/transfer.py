@@ -25,7 +25,6 @@ from dpq.limits.rules import LimitRules, plain_rules
 from dpq.model.errors import ConfigurationError, ExportFileError, ImportConflictError
 from dpq.model.reports import Imported, QueueStats
 from dpq.model.validation import MAX_SECONDS, label, whole_number
-from dpq.script.batch_texts import read_batch_state
 from dpq.script.command import Command, Steps, same
 from dpq.script.keys import STORAGE_FORMAT
 from dpq.script.portable import (
@@ -41,6 +40,7 @@ from dpq.script.portable import (
     to_line,
 )
 from dpq.script.refusals import Code
+from dpq.script.replies import read_batch_state
 from dpq.script.values import in_rows, read_texts
 from dpq.verbs.base import BATCH_BYTES, PAGE, in_batches
 from dpq.verbs.pushing import PushChecker
@@ -119,15 +119,15 @@ class Export:
 
     def page(self, at: Position) -> Steps[tuple[list[str], Position]]:
         """Make the lines of one page, and say where the next page begins."""
-        queue = self._operations
+        verbs = self._operations
         args: list[Any] = [at.section, at.cursor, PAGE, BATCH_BYTES]
-        cursor, *found = yield queue._command("export", args, same)
+        cursor, *found = yield verbs._command("export", args, same)
         made: list[dict[str, Any]] = []
         if at.section == "tasks":
             later = self._tasks(found, made)
             while later:
                 args = ["tasks", "", 0, BATCH_BYTES, *later]
-                _, *found = yield queue._command("export", args, same)
+                _, *found = yield verbs._command("export", args, same)
                 later = self._tasks(found, made)
         else:
             texts = read_texts(found)
@@ -445,10 +445,10 @@ class Import:
         return _item(line.number, line.kind, name, text)
 
     def _import(self, last: int, told: str, items: list[Any], highest: int) -> Command[Any]:
-        queue = self._operations
-        args: list[Any] = [queue._now(), self._header["export"], last, highest]
+        verbs = self._operations
+        args: list[Any] = [verbs._now(), self._header["export"], last, highest]
         args += ["1" if self._keep else "", told, *items]
-        return queue._command("import", args, same)
+        return verbs._command("import", args, same)
 
 
 def _checked(line: Line, check: Callable[[Line], None]) -> None:
