@@ -285,16 +285,11 @@ class Admin(Generic[P]):
 
         Source: docs/operations.md, "Export and import".
         """
-        from dpq.verbs.transfer import Export, Position
+        from dpq.verbs.transfer import Export
 
-        export, at = Export(self._operations), Position()
-        yield self._session.run(export.begin)
-        while at.section:
-            lines, at = self._session.run(export.page, at)
-            for line in lines:
+        for step in Export(self._operations).steps():
+            for line in self._session.run(step):
                 yield line
-        yield self._session.run(export.end)
-        export.require_whole()
 
     def import_(
         self,

@@ -284,16 +284,11 @@ class AsyncAdmin(Generic[P]):
 
         Source: docs/operations.md, "Export and import".
         """
-        from dpq.verbs.transfer import Export, Position
+        from dpq.verbs.transfer import Export
 
-        export, at = Export(self._operations), Position()
-        yield await self._session.run(export.begin)
-        while at.section:
-            lines, at = await self._session.run(export.page, at)
-            for line in lines:
+        for step in Export(self._operations).steps():
+            for line in await self._session.run(step):
                 yield line
-        yield await self._session.run(export.end)
-        export.require_whole()
 
     async def import_(
         self,
