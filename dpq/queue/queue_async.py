@@ -88,7 +88,8 @@ class AsyncDPQ(AsyncQueueLife[P]):
 
     One object serves any number of tasks of one event loop. If a reply is lost, the client library
     may send the call again. Every script is safe to send again; each method says what a second
-    call does. A call that is cancelled may have run all the same.
+    call does. A call that is cancelled may have run all the same. An argument that is out of its
+    bounds, or a queue of another storage format, is a `ConfigurationError`, and changes nothing.
 
     Where calls are awaited, neither the constructor nor `from_url` sends anything: a named setting
     (`order`, ...) is written, or refused, at the first call. And `size()` stands there for `len`.
@@ -238,16 +239,13 @@ class AsyncDPQ(AsyncQueueLife[P]):
             `key`.
 
         Raises:
-            ConfigurationError: An argument is out of its bounds, or the task that has the key is in
-                another group.
+            ConfigurationError: The task that has the key is in another group.
             PayloadError: The payload has no JSON form, is too long or does not fit the type.
             DuplicateTaskError: Another task has the key and `on_duplicate="error"`. Nothing
                 changed.
             QueueFullError: A bound leaves no room, and none came within `timeout`. Nothing was
                 stored. A push that meets the task of its key needs no room.
             BatchFinishedError: The batch is finished. Nothing changed.
-
-        Source: docs/design.md, "Order" and "Keys".
         """
         given = Push(payload, priority, delay, **options)
         if timeout == 0:
@@ -313,11 +311,9 @@ class AsyncDPQ(AsyncQueueLife[P]):
             attempt: the task comes back when the lease ends.
 
         Raises:
-            ConfigurationError: An argument is out of its bounds, or does not go with `id`.
+            ConfigurationError: An argument does not go with `id`.
             Exception: A validator of `payload_type` raised something else than ValueError or
                 AssertionError. The delivery is a failed attempt.
-
-        Source: docs/design.md, "Waiting".
         """
         wanted = wanted_task(id, timeout, force=force) if id is not None or force else ()
         return self._popped(await self._take(1, timeout, visibility, wanted))
@@ -591,8 +587,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
             The new end of the lease, UTC.
 
         Raises:
-            LeaseLostError: The token is not the live one, or the delivery has ended. Nothing
-                changed.
+            LeaseLostError: The lease is lost, or the delivery has ended. Nothing changed.
         """
         return datetime.fromtimestamp(
             await self._session.run(self._operations.extend, task, seconds) / 1000, UTC
@@ -615,11 +610,8 @@ class AsyncDPQ(AsyncQueueLife[P]):
             False if this delivery has reported all these units before (nothing changed).
 
         Raises:
-            ConfigurationError: A value is out of its bounds, or no units are given.
-            LeaseLostError: The token is not the live one, or the delivery has ended. Nothing
-                changed.
-
-        Source: docs/design.md, "True-up".
+            ConfigurationError: No units are given.
+            LeaseLostError: The lease is lost, or the delivery has ended. Nothing changed.
         """
         return await self._session.run(self._operations.spent, task, cost, units)
 
@@ -630,8 +622,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
         pops it. Each delivery counts at most one deferral, however often it calls this.
 
         Raises:
-            LeaseLostError: The token is not the live one, or the delivery has ended. Nothing
-                changed.
+            LeaseLostError: The lease is lost, or the delivery has ended. Nothing changed.
         """
         await self._end(self._operations.set_visibility, task, seconds)
 
@@ -652,8 +643,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
             cost: The units that the delivery has spent, as in `spent`.
 
         Raises:
-            LeaseLostError: The token is not the live one, or `fail` or `bury` came first. Nothing
-                changed.
+            LeaseLostError: The lease is lost, or `fail` or `bury` came first. Nothing changed.
         """
         await self._end(self._operations.release, task, delay, priority, cost)
 
@@ -679,8 +669,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
             priority: A new priority, so that retries come first, or last; None keeps it.
 
         Raises:
-            LeaseLostError: The token is not the live one, or `release` or `bury` came first.
-                Nothing changed.
+            LeaseLostError: The lease is lost, or `release` or `bury` came first. Nothing changed.
         """
         await self._end(self._operations.fail, task, error, delay, cost, priority)
 
@@ -698,8 +687,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
         priority, which counts if it is replayed.
 
         Raises:
-            LeaseLostError: The token is not the live one, or `fail` or `release` came first.
-                Nothing changed.
+            LeaseLostError: The lease is lost, or `fail` or `release` came first. Nothing changed.
         """
         await self._end(self._operations.bury, task, reason, cost, priority)
 
@@ -740,11 +728,6 @@ class AsyncDPQ(AsyncQueueLife[P]):
             after: The `id` of the last result that is known; "" begins with the oldest one.
             limit: Results at most (1 to 1000); a call returns up to 4 MiB of them.
             timeout: Seconds to wait for a first result; 0 does not wait, None waits for ever.
-
-        Raises:
-            ConfigurationError: `after` is no id of a result, or `limit` is out of its bounds.
-
-        Source: docs/results.md.
         """
         from dpq.queue.ends_async import wait_for_results_async
 
@@ -765,8 +748,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
             text: What the work does now; up to 200 bytes of it are kept.
 
         Raises:
-            LeaseLostError: The token is not the live one, or the delivery has ended. Nothing
-                changed.
+            LeaseLostError: The lease is lost, or the delivery has ended. Nothing changed.
         """
         told = [(task, progress_text(done, total, text))]
         if not (await self._session.run(self._operations.tell_progress, told))[0]:
@@ -832,8 +814,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
 
         Raises:
             TaskNotFoundError: No live task has this id or key. Nothing changed.
-            ConfigurationError: An argument is out of its bounds, the queue has another format, or a
-                delay was given for a running task.
+            ConfigurationError: A delay was given for a running task.
         """
         await self._session.run(self._operations.update, task_id, key, priority, delay, cost)
 
@@ -882,7 +863,6 @@ class AsyncDPQ(AsyncQueueLife[P]):
                 from the end of the batch.
 
         Raises:
-            ConfigurationError: An argument is out of its bounds.
             PayloadError: The payload of `on_finish` does not fit.
         """
         return await self._session.run(self._operations.seal_batch, name, on_finish)
@@ -962,12 +942,6 @@ class AsyncDPQ(AsyncQueueLife[P]):
                 or dead, also while that one waits for its retry. A replayed task, or one that
                 `update` has delayed, holds none. It implies `concurrency=1`. For a group without
                 members, or `"*"`.
-
-        Raises:
-            ConfigurationError: An argument is out of its bounds, or the queue has another format.
-                Nothing changed.
-
-        Source: docs/design.md, "Limits".
         """
         from dpq.limits.rules import LimitRules
 
@@ -1023,8 +997,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
             reason: The text of the answer, for the last error of a task that is always refused.
 
         Raises:
-            LeaseLostError: The token is not the live one, or the delivery has ended. Nothing
-                changed.
+            LeaseLostError: The lease is lost, or the delivery has ended. Nothing changed.
         """
         await self._end(
             self._operations.rate_limited, task, retry_after, scope, cost, status, str(reason)
@@ -1054,11 +1027,6 @@ class AsyncDPQ(AsyncQueueLife[P]):
 
         Returns:
             What was read; [] if the answer does not say it, and then nothing was sent.
-
-        Raises:
-            ConfigurationError: There is no answer or two, or the queue has another format.
-
-        Source: dpq/limits/answers.py has the headers; docs/design.md, "Budgets".
         """
         from dpq.limits.budget import read_answer
 
@@ -1078,9 +1046,6 @@ class AsyncDPQ(AsyncQueueLife[P]):
             seconds: Seconds from now; 0 opens; None closes until it is opened.
             member: A member of the group's pool, to close or open that one alone: with None as
                 `seconds`, for a key that was revoked (401, 402).
-
-        Raises:
-            ConfigurationError: An argument is out of its bounds.
         """
         await self._session.run(self._operations.delay_group, group, seconds, member)
 
@@ -1120,10 +1085,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
         Raises:
             LimitTimeoutError: The units are not there within `timeout`. It is raised at once, if
                 that is known. Nothing was taken.
-            ConfigurationError: An argument is out of its bounds, the pool does not have the member,
-                or the queue has another format. Nothing was taken.
-
-        Source: docs/design.md, "Permits".
+            ConfigurationError: The pool does not have the member. Nothing was taken.
         """
         from dpq.queue.permits_async import take_permit_async
 
@@ -1150,8 +1112,6 @@ class AsyncDPQ(AsyncQueueLife[P]):
 
         Raises:
             TaskNotFoundError: Nothing is stored under this id.
-
-        Source: docs/operations.md, "Why does it not move?".
         """
         return await self._session.run(self._operations.why, task_id)
 
