@@ -71,7 +71,6 @@ class OperationsBase(CommandMaker, Generic[P]):
         yield from self.configure(create=True, named=named, replace=True)
 
     def bounds(self) -> Steps[Bounds]:
-        """Read the bounds."""
         return bounds_of((yield from self.stored_settings()))
 
     def await_room(self, producer: Producer, *, leave: bool = False) -> Steps[bool]:

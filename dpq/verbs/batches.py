@@ -37,7 +37,6 @@ class BatchOperations(OperationsBase[P]):
     """Every operation on batches."""
 
     def batch(self, name: str) -> Steps[BatchState]:
-        """Read one batch."""
         args = ["", label("batch", name)]
         texts = yield self._command("batches", args, read_texts)
         state = read_batch_state(name, texts[2])
@@ -46,7 +45,6 @@ class BatchOperations(OperationsBase[P]):
         return state
 
     def batches(self, count: int) -> Steps[list[BatchState]]:
-        """List batches, the one that changed last first."""
         count = whole_number("n", count, 0, 10**9)
         texts = yield from self._texts()
         states = [read_batch_state(name, text) for name, text in texts.items()]

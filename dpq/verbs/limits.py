@@ -31,7 +31,6 @@ class LimitOperations(CommandMaker):
     def set_limit(
         self, rules: LimitRules, by: str = "", expected: str | None = None
     ) -> Steps[None]:
-        """Limit the queue, a group, or every group without a limit of its own."""
         warn_of_units(rules.units)
         now_ms = 0
         if rules.quotas:  # a quota carries the clock changes of 10 years from the server's time on
@@ -43,7 +42,6 @@ class LimitOperations(CommandMaker):
     def clear_limit(
         self, group: str | None, by: str = "", expected: str | None = None
     ) -> Steps[None]:
-        """Remove the limit of the queue, of a group, or of every group without its own."""
         name = group if group in (None, EVERY_GROUP) else label("group", group)
         return self._set(name, ["", 0], ["", by], expected)
 
@@ -139,7 +137,6 @@ class LimitOperations(CommandMaker):
     # Looking
 
     def limits(self) -> Steps[list[LimitState]]:
-        """Read the limits of the queue, of every group and of single groups."""
         fields = yield from self._names("limits")
         states = yield from self._states([None, EVERY_GROUP, *sorted(_groups(fields))])
         return [state for state in states if state.group != EVERY_GROUP or "groups" in fields]
@@ -153,12 +150,10 @@ class LimitOperations(CommandMaker):
         return own.rules, every.rules
 
     def group(self, name: str) -> Steps[LimitState]:
-        """Read the limit and the state of one group."""
         states = yield from self._states([label("group", name)])
         return states[0]
 
     def groups(self) -> Steps[list[LimitState]]:
-        """Read the state of each group that is closed, or has a limit of its own, by name."""
         named = _groups((yield from self._names("limits")))
         closed = filter(_is_group, (yield from self._names("closed")))
         states: list[LimitState] = yield from self._states(sorted(named.union(closed)))

@@ -107,7 +107,7 @@ class QueueOperations(
     ResultOperations,
     HistoryOperations,
 ):
-    """Every operation on a queue.
+    """Every operation on a queue; those without a docstring are as in `DPQ` and `q.admin`.
 
     Of the `client`, only the address is read, by `dpq.otel`.
     """
@@ -145,7 +145,6 @@ class QueueOperations(
         self._pushes.check(push)
 
     def push_many(self, pushes: Iterable[Push[P]], trace: str = "") -> Steps[list[str]]:
-        """Add any number of tasks."""
         ids: list[str] = []
         checked = (self._pushes.check(push, trace) for push in pushes)
         for batch in in_batches(checked, PUSH_BATCH, lambda each: len(each[1])):
@@ -318,7 +317,6 @@ class QueueOperations(
         costs: Iterable[Cost | None] | None = None,
         results: Iterable[str] | None = None,
     ) -> Steps[list[bool]]:
-        """Finish tasks."""
         done: list[bool] = []
         lost: list[str] = []
         given = list(tasks)
@@ -357,7 +355,6 @@ class QueueOperations(
         return done
 
     def extend(self, task: Task[P], seconds: float) -> Steps[int]:
-        """Keep a lease alive."""
         args = [self._now(), leased(task).id, task.token]
         args.append(milliseconds("seconds", seconds, least=0.001))
         read = replies.read_lease("extend", task.id)
@@ -379,7 +376,6 @@ class QueueOperations(
     def _extend_permits(
         self, leases: Sequence[tuple[Task[Any] | HeldPermit, float]]
     ) -> Steps[list[Kept]]:
-        """Keep leases alive, also those of permits."""
         tasks = [(task, seconds) for task, seconds in leases if isinstance(task, Task)]
         permits = [(held, seconds) for held, seconds in leases if isinstance(held, HeldPermit)]
         kept = iter((yield from self.extend_many(tasks)) if tasks else [])
@@ -388,7 +384,6 @@ class QueueOperations(
         return [next(kept if isinstance(task, Task) else going) for task, _ in leases]
 
     def set_visibility(self, task: Task[P], seconds: float) -> Steps[int]:
-        """Hide a task; this counts as no attempt."""
         ms = milliseconds("seconds", seconds)
         return self._of_holder("set_visibility", "set_visibility of", task, ms)
 
@@ -406,7 +401,6 @@ class QueueOperations(
         priority: float | None,
         cost: Cost | None = None,
     ) -> Steps[int]:
-        """Give a task back; this counts as no attempt."""
         place = delay_milliseconds(delay), *priority_or_none(priority)
         return self._of_holder("release", "release", task, *place, *_trimmed(write_spent(cost)))
 
@@ -445,7 +439,6 @@ class QueueOperations(
         priority: float | None = None,
         source: str = "",
     ) -> Steps[int]:
-        """Give a task up."""
         source = source or source_of(reason)
         more = _trimmed(write_spent(cost), *priority_or_none(priority), source)
         return self._of_holder("bury", "bury", task, one_line(reason), *more)
@@ -510,16 +503,13 @@ class QueueOperations(
     # The whole queue
 
     def pause(self, seconds: float | None, by: str | None = None) -> Steps[Any]:
-        """Stop handing out tasks; an event says who did so."""
         ms = "inf" if seconds is None else milliseconds("seconds", seconds, least=0.001)
         return self._ask("pause", [self._now(), ms, _who(by)], same)
 
     def resume(self, by: str | None = None) -> Steps[Any]:
-        """Hand out tasks again; an event says who did so."""
         return self._ask("pause", [self._now(), 0, _who(by)], same)
 
     def promote(self) -> Steps[Promoted]:
-        """Do one bounded step of upkeep."""
         return self._ask("promote", [self._now(), UPKEEP_BATCH], replies.read_promoted)
 
     def next_event(self) -> Steps[int | None]:

@@ -96,7 +96,6 @@ class WorkerOperations(CommandMaker):
         return self._beat(worker, round(age * 1000), about, doing.text(), "1" if quiet else "")
 
     def leave(self, worker: str) -> Steps[Heard]:
-        """Report that a worker has ended."""
         return self._beat(worker, 0, "", "", "")
 
     def _beat(self, worker: str, age_ms: int, *texts: str) -> Steps[Heard]:
@@ -105,7 +104,6 @@ class WorkerOperations(CommandMaker):
         return self._ask("beat", args, _heard)
 
     def workers(self) -> Steps[list[WorkerInfo]]:
-        """List the workers of the queue, the longest running first."""
         told = yield from self.told("")
         return sorted(told.workers.values(), key=lambda worker: (worker.since, worker.name))
 
