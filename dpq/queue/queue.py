@@ -19,6 +19,7 @@ from contextlib import (
 )
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial, wraps
+from itertools import chain
 from types import TracebackType
 from typing import (
     TYPE_CHECKING,
@@ -143,7 +144,7 @@ class DPQ(QueueLife[P]):
         self._leases.close()
         self._finish_all()
         session.refusal = self._refusal()
-        for waiters in (self._waiters, *self._several.values()):
+        for waiters in self._waiters.values():
             waiters.close()
         self._listener.close()
         self._ends.close()
@@ -344,33 +345,8 @@ class DPQ(QueueLife[P]):
             return self._readable(self._session.run(verb, 1, visibility, wanted=wanted))
         if timeout is not None and (timeout != 0 or type(timeout) is bool):
             milliseconds("timeout", timeout)
-        who = "" if timeout == 0 else "-"
-        batch = self._session.run(self._operations.pop, most, visibility, who)
-        if timeout == 0 or batch.failed or batch.tasks:
-            return self._readable(batch)
-        return self._wait_and_take(most, timeout, visibility, sleep, batch)
-
-    def _wait_and_take(
-        self,
-        most: int,
-        timeout: float | None,
-        visibility: float | None,
-        sleep: Sleep,
-        batch: Batch[P],
-    ) -> list[Task[P]]:
-        """Wait for tasks, after a first look that has found none."""
-        from dpq.link.watches import owned_markers, watches_after
-
-        until = math.inf if timeout is None else time.monotonic() + timeout
-        with self._waiters.take() as waiter:
-            watches = watches_after(batch)
-            while not batch.tasks and sleep(waiter, watches, until):
-                batch = self._look_again(most, visibility, watches[0].mine)
-                if batch.failed:
-                    break
-                watches = watches_after(batch, watches)
-            waiter.withdraw(owned_markers(watches))
-        return self._readable(batch)
+        found = look_or_wait([self], most, timeout, visibility, sleep)
+        return self._readable(found[1]) if found else []
 
     def _look_again(self, most: int, visibility: float | None, waiter: str) -> Batch[P]:
         """Pop for a waiter; read the settings before it only if the queue has begun meanwhile."""
@@ -1148,3 +1124,37 @@ class DPQ(QueueLife[P]):
         only that key is named: while it is there, the rest cannot be checked.
         """
         return self._session.run(self._operations.check)
+
+
+def look_or_wait(
+    queues: Sequence[DPQ[P]],
+    most: int,
+    timeout: float | None,
+    visibility: float | None,
+    sleep: Sleep,
+) -> tuple[DPQ[P], Batch[P]] | None:
+    """Ask queue after queue for tasks; if none has any, wait for a marker of any with `sleep`."""
+    from dpq.link.watches import Watch, owned_of_queues, watches_after
+
+    until = math.inf if timeout is None else time.monotonic() + timeout
+    by_queue: list[list[Watch]] = [[] for _ in queues]
+
+    def look(waiter: str = "") -> tuple[DPQ[P], Batch[P]] | None:
+        for index, queue in enumerate(queues):
+            if before := by_queue[index]:
+                batch = queue._look_again(most, visibility, before[0].mine)
+            else:
+                batch = queue._session.run(queue._operations.pop, most, visibility, waiter)
+            by_queue[index] = watches_after(batch, before)
+            if batch.failed or batch.tasks:
+                return queue, batch
+        return None
+
+    found = look("" if timeout == 0 else "-")
+    if timeout != 0 and (found is None or owned_of_queues(by_queue)):
+        markers = tuple(queue._operations.marker for queue in queues)
+        with queues[0]._waiters_on(markers).take() as waiter:
+            while found is None and sleep(waiter, list(chain(*by_queue)), until):
+                found = look()
+            waiter.withdraw(owned_of_queues(by_queue))
+    return found

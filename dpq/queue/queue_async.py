@@ -18,6 +18,7 @@ from contextlib import (
 )
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial, wraps
+from itertools import chain
 from types import TracebackType
 from typing import (
     TYPE_CHECKING,
@@ -142,7 +143,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
         await self._leases.aclose()
         await self._finish_all()
         session.refusal = self._refusal()
-        for waiters in (self._waiters, *self._several.values()):
+        for waiters in self._waiters.values():
             await waiters.aclose()
         await self._listener.aclose()
         await self._ends.aclose()
@@ -343,33 +344,8 @@ class AsyncDPQ(AsyncQueueLife[P]):
             return self._readable(await self._session.run(verb, 1, visibility, wanted=wanted))
         if timeout is not None and (timeout != 0 or type(timeout) is bool):
             milliseconds("timeout", timeout)
-        who = "" if timeout == 0 else "-"
-        batch = await self._session.run(self._operations.pop, most, visibility, who)
-        if timeout == 0 or batch.failed or batch.tasks:
-            return self._readable(batch)
-        return await self._wait_and_take(most, timeout, visibility, sleep, batch)
-
-    async def _wait_and_take(
-        self,
-        most: int,
-        timeout: float | None,
-        visibility: float | None,
-        sleep: Sleep,
-        batch: Batch[P],
-    ) -> list[Task[P]]:
-        """Wait for tasks, after a first look that has found none."""
-        from dpq.link.watches import owned_markers, watches_after
-
-        until = math.inf if timeout is None else time.monotonic() + timeout
-        async with self._waiters.take() as waiter:
-            watches = watches_after(batch)
-            while not batch.tasks and await sleep(waiter, watches, until):
-                batch = await self._look_again(most, visibility, watches[0].mine)
-                if batch.failed:
-                    break
-                watches = watches_after(batch, watches)
-            await waiter.withdraw(owned_markers(watches))
-        return self._readable(batch)
+        found = await look_or_wait_async([self], most, timeout, visibility, sleep)
+        return self._readable(found[1]) if found else []
 
     async def _look_again(self, most: int, visibility: float | None, waiter: str) -> Batch[P]:
         """Pop for a waiter; read the settings before it only if the queue has begun meanwhile."""
@@ -1153,3 +1129,37 @@ class AsyncDPQ(AsyncQueueLife[P]):
         only that key is named: while it is there, the rest cannot be checked.
         """
         return await self._session.run(self._operations.check)
+
+
+async def look_or_wait_async(
+    queues: Sequence[AsyncDPQ[P]],
+    most: int,
+    timeout: float | None,
+    visibility: float | None,
+    sleep: Sleep,
+) -> tuple[AsyncDPQ[P], Batch[P]] | None:
+    """Ask queue after queue for tasks; if none has any, wait for a marker of any with `sleep`."""
+    from dpq.link.watches import Watch, owned_of_queues, watches_after
+
+    until = math.inf if timeout is None else time.monotonic() + timeout
+    by_queue: list[list[Watch]] = [[] for _ in queues]
+
+    async def look(waiter: str = "") -> tuple[AsyncDPQ[P], Batch[P]] | None:
+        for index, queue in enumerate(queues):
+            if before := by_queue[index]:
+                batch = await queue._look_again(most, visibility, before[0].mine)
+            else:
+                batch = await queue._session.run(queue._operations.pop, most, visibility, waiter)
+            by_queue[index] = watches_after(batch, before)
+            if batch.failed or batch.tasks:
+                return queue, batch
+        return None
+
+    found = await look("" if timeout == 0 else "-")
+    if timeout != 0 and (found is None or owned_of_queues(by_queue)):
+        markers = tuple(queue._operations.marker for queue in queues)
+        async with queues[0]._waiters_on(markers).take() as waiter:
+            while found is None and await sleep(waiter, list(chain(*by_queue)), until):
+                found = await look()
+            await waiter.withdraw(owned_of_queues(by_queue))
+    return found
