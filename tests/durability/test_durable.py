@@ -23,7 +23,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 from redis.retry import Retry as Retries
 from soak.servers import Node, Pair
-from support import PATIENCE_S, has_waitaof, wait_for
+from support import PATIENCE_S, find_all_binaries, has_waitaof, wait_for
 
 import dpq
 from dpq import (
@@ -37,7 +37,7 @@ from dpq import (
 from dpq.link.cluster import Node as ServerNode
 from dpq.script import durability as durability_module
 from dpq.script.assembly import script, script_names
-from dpq.server import find_all_binaries, find_binary
+from dpq.server import find_binary
 from dpq.worker import runner, runner_async
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*keeps nothing on disk")

@@ -471,11 +471,10 @@ Pulse.health.wrong | a worker that drains is ready | unit/health_port contract/w
 + wrong: list[str] = []
 
 # Embedded
-require_safe_way | an embedded server is put below a directory that all may write
-| daemon/server::test_a_directory_that_others_may_replace_is_refused
-| daemon/server::test_a_directory_that_nobody_else_can_replace_is_used
-- elif writable and not status.st_mode & stat.S_ISVTX:
-+ elif writable and status.st_mode & stat.S_ISVTX:
+require_own | an embedded server is put into a directory that all may write
+| daemon/server::test_a_directory_that_others_may_write_is_refused
+- if status.st_mode & 0o022:
++ if status.st_mode & 0o020:
 
 # Traces
 safely | telemetry that fails stops a worker | contract/otel
