@@ -2,8 +2,8 @@
 
 import re
 
-from dpq.model.batch_state import BatchState
 from dpq.model.moments import moment_of
+from dpq.model.reports import BatchState
 
 _TEXT = re.compile(r"(\d+) (\d+) (\d+) (\d+) ([osf]) (\d+) (\d+) (\d+) [01] (\S*)", re.ASCII)
 

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from dpq.limits.budget import Budget
+from dpq.limits.cost import warn_of_units
 from dpq.limits.limits import EVERY_GROUP
 from dpq.limits.permit import Caller, HeldPermit, PermitAnswer
 from dpq.limits.pools import member_name
 from dpq.limits.rules import LimitRules
 from dpq.limits.signals import RateLimited, require_scope, status_text
 from dpq.limits.states import LimitState
-from dpq.limits.uncounted import warn_of_units
 from dpq.model.errors import ConfigurationError, LimitChangedError
 from dpq.model.task import Task
 from dpq.model.validation import label, milliseconds

@@ -474,7 +474,7 @@ Pulse.health.wrong | a worker that drains is ready | unit/health_port contract/w
 require_own | an embedded server is put into a directory that all may write
 | daemon/server::test_a_directory_that_others_may_write_is_refused
 - if status.st_mode & 0o022:
-+ if status.st_mode & 0o020:
++ if status.st_mode & 0o002:
 
 # Traces
 safely | telemetry that fails stops a worker | contract/otel
