@@ -48,35 +48,28 @@ if TYPE_CHECKING:
     from dpq.tasks import TaskFunction as TaskFunction
 
 _HOMES = {
-    "explain.drain": ("Drain",),
-    "explain.verdict": ("Verdict", "VerdictState"),
-    "limits.budget": ("Budget",),
-    "limits.states": ("LimitState", "MemberState", "QuotaState"),
-    "model.history": ("Event", "Slot", "Times"),
-    "model.queue_settings": ("Bounds", "Fairness", "Order", "Payloads", "Settings"),
+    "explain.drain": "Drain",
+    "explain.verdict": "Verdict VerdictState",
+    "limits.budget": "Budget",
+    "limits.states": "LimitState MemberState QuotaState",
+    "model.history": "Event Slot Times",
+    "model.queue_settings": "Bounds Fairness Order Payloads Settings",
     "model.reports": (
-        "BatchState",
-        "BulkProgress",
-        "Health",
-        "Imported",
-        "LeaseInfo",
-        "Problem",
-        "QueueStats",
-        "WorkerInfo",
+        "BatchState BulkProgress Health Imported LeaseInfo Problem QueueStats WorkerInfo"
     ),
-    "model.task": ("Cost", "DeadTask", "OnDead", "OnDuplicate"),
-    "model.task_data": ("Progress", "Result"),
-    "queue.admin": ("Admin",),
-    "queue.admin_async": ("AsyncAdmin",),
-    "queue.dead": ("DeadLetters",),
-    "queue.dead_async": ("AsyncDeadLetters",),
-    "queue.permits": ("Permit",),
-    "queue.permits_async": ("AsyncPermit",),
-    "tasks": ("TaskFunction",),
+    "model.task": "Cost DeadTask OnDead OnDuplicate",
+    "model.task_data": "Progress Result",
+    "queue.admin": "Admin",
+    "queue.admin_async": "AsyncAdmin",
+    "queue.dead": "DeadLetters",
+    "queue.dead_async": "AsyncDeadLetters",
+    "queue.permits": "Permit",
+    "queue.permits_async": "AsyncPermit",
+    "tasks": "TaskFunction",
 }
 """The module of DPQ that defines each name."""
 
-__all__ = [name for names in _HOMES.values() for name in names]
+__all__ = [name for names in _HOMES.values() for name in names.split()]
 
 if not TYPE_CHECKING:  # a type checker would take any name for one of this module
     __getattr__ = late(__name__, _HOMES)
