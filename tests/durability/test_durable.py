@@ -399,7 +399,7 @@ def test_what_the_client_sends_is_not_confirmed(
     with DPQ(Redis(unix_socket_path=str(pair.front)), queue_name, durability="replica") as q:
         q.push("first")
         with monkeypatch.context() as patch:
-            patch.setattr(q._session.connections, "_only", away(Redis)(""))
+            patch.setattr(q._session.connections.nodes, "only", away(Redis)(""))
             patch.setattr(q._session.connections.nodes, "of", away(Redis))
             with pytest.raises(NotConfirmedError, match="the client has sent it again") as told:
                 q.push("second")

@@ -93,10 +93,10 @@ AsyncKeeper.end | end does not wait for an extension on its way
 | contract/async::test_a_slow_extension_does_not_undo_a_settling
 -             await asyncio.shield(self._beat)
 +             pass
-Connections._receive | an interrupted connection is kept with its reply under way
+Link.receive | an interrupted connection is kept with its reply under way
 | contract/link::test_an_interrupted_call_spoils_nothing
 -             except BaseException as error:  # replies may still come
--                 clean, broken = False, self._broken(node, connection, error)
+-                 fault = self._broken(connection, error)
 -             else:
 +             finally:
 upkeep | the end of a lease costs no attempt | lua/promote lua/pop
@@ -319,7 +319,7 @@ unconfirmed | what the client sends counts as confirmed
 | durability/durable::test_what_the_client_sends_is_not_confirmed
 -     return Unconfirmed(reply, durability, reason=reason)
 +     return reply
-_Link.exchange | in asyncio a client without retries sends twice | contract/async
+AsyncLink.receive | in asyncio a client without retries sends twice | contract/async
 -             if not (self._nodes.sends_once or
 +             if not (not self._nodes or
 _STEERS | a terminal can be steered | unit/shown daemon/cli_shown
