@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from dpq.model.batch_state import BatchState
 from dpq.model.errors import BatchNotFoundError
-from dpq.model.reports import Problem
+from dpq.model.reports import BatchState, Problem
 from dpq.model.task import P
 from dpq.model.validation import label, whole_number
 from dpq.script import replies
