@@ -1,23 +1,18 @@
 """The metrics of queues in Prometheus' text format; needs the extra `metrics`.
 
-`dpq web`, `dpq admin metrics` and `dpq admin scheduler --metrics-port` serve them. Counters are the
-totals that the server keeps, so they survive a restart of the exporter, and several exporters
-agree. A value that the server does not count is no metric here. Each sample has the label `server`.
-
-It has no timer: a scrape reads, once a second at most. Each read is bounded, whatever a queue
-holds. If the server does not answer, a scrape says `dpq_up 0`.
+Counters are the totals that the server keeps, so they survive a restart of the exporter, and
+several exporters agree. A scrape reads, once a second at most; each read is bounded, whatever a
+queue holds.
 """
 
 import logging
 import math
 import re
-import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import (
@@ -39,6 +34,7 @@ from dpq.model.reports import QueueStats
 from dpq.model.validation import error_line
 from dpq.queue.inside import session_of
 from dpq.views.sampler import OPEN_QUEUES, Directory, Kept, Snapshot, Watch
+from dpq.views.shared import Shared
 
 log = logging.getLogger(__name__)
 
@@ -60,9 +56,6 @@ WORKERS = 50
 READ_SECONDS = 4.0
 """Seconds after which a scrape begins to read no other queue: it tells of those that it has. A read
 ends within 3 s (`dpq.queue.looking`), and Prometheus waits 10."""
-
-FRESH_SECONDS = 1.0
-"""Seconds that a reading is shared by all scrapers."""
 
 STATES = ("ready", "delayed", "invisible", "waiting", "dead")
 
@@ -91,20 +84,14 @@ TOTALS = {
 """Counters of queues: their name without `_total`, the field of the statistics, and their help.
 Each total of the statistics is one, unless its parts have labels."""
 
+WINDOW = ("queue", "group", "window", "unit")
+"""The labels of a window or a quota."""
+
 COUNTERS = {
     "dpq_buried": (("queue", "reason"), "Tasks that became dead letters."),
-    "dpq_rate_limited": (
-        ("queue", "group", "member"),
-        "Deliveries that met a limit of a host; _other: of tasks whose group has none of its own.",
-    ),
-    "dpq_limit_answers": (
-        ("queue", "status"),
-        "Deliveries that met a limit of a host, by its status; 503 and 529: with a time.",
-    ),
-    "dpq_limit_granted_units": (
-        ("queue", "group", "window", "unit"),
-        "Units that were granted, as they were reserved.",
-    ),
+    "dpq_rate_limited": (("queue", "group", "member"), "Deliveries that met a limit of a host."),
+    "dpq_limit_answers": (("queue", "status"), "The same, by the status of the answer."),
+    "dpq_limit_granted_units": (WINDOW, "Units that were granted, as they were reserved."),
 }
 """Other counters: their name without `_total`, their labels and help."""
 
@@ -127,29 +114,14 @@ GAUGES = {
     "dpq_worker_busy": (("queue",), "Handlers that run on tasks of this queue."),
     "dpq_longest_run_seconds": (("queue",), "Seconds that the longest running task has run."),
     "dpq_worker_longest_run_seconds": (("queue", "worker"), "The same, of each worker."),
-    "dpq_groups_closed": (
-        ("queue", "why"),
-        "Groups that are closed now; _other: those that have no labels of their own.",
-    ),
+    "dpq_groups_closed": (("queue",), "Groups that are closed now."),
     "dpq_group_open": (("queue", "group"), "1 if a task may run now; the queue is the group ''."),
     "dpq_group_closed": (("queue", "group", "why"), "1 for the reason why no task may run now."),
-    "dpq_group_opens_in_seconds": (
-        ("queue", "group"),
-        "Seconds until a task may run; +Inf: when opened by hand. None if a lease must end first.",
-    ),
+    "dpq_group_opens_in_seconds": (("queue", "group"), "Seconds until a task may run, or +Inf."),
     "dpq_group_waiting": (("queue", "group"), "Tasks that are due and have not begun."),
-    "dpq_limit_rate": (
-        ("queue", "group", "window", "unit"),
-        "Units a second; learned if adaptive.",
-    ),
-    "dpq_limit_burst": (
-        ("queue", "group", "window", "unit"),
-        "Units that a rested limit has left.",
-    ),
-    "dpq_limit_units_left": (
-        ("queue", "group", "window", "unit"),
-        "Units that would be granted now; of a quota, those of the period.",
-    ),
+    "dpq_limit_rate": (WINDOW, "Units a second; learned if adaptive."),
+    "dpq_limit_burst": (WINDOW, "Units that a rested limit has left."),
+    "dpq_limit_units_left": (WINDOW, "Units that would be granted now; of a quota: in its period."),
     "dpq_queue_up": (("queue",), "1 if the queue could be read."),
 }
 """Gauges: their labels and help."""
@@ -160,17 +132,8 @@ TIMES = {
 }
 
 
-class Reading(NamedTuple):
-    """The state of a queue, for one scrape.
-
-    Attributes:
-        unlabelled: The number of times that tasks of groups without labels have met a limit.
-    """
-
-    snapshot: Snapshot
-    states: Sequence[LimitState]
-    now_ms: float
-    unlabelled: int
+Tell = Callable[..., None]
+"""Adds a sample of one queue: the name of the metric, its value, and its labels but the queue's."""
 
 
 class Meter:
@@ -182,8 +145,8 @@ class Meter:
         self._groups: list[str] = []
         self._unlabelled = 0
 
-    def read(self) -> Reading:
-        """Read the queue.
+    def tell(self, tell: Tell) -> QueueStats:
+        """Read the queue, and tell all of it.
 
         Raises:
             RedisError: The queue cannot be read.
@@ -198,22 +161,27 @@ class Meter:
             if cursor == "0" or len(chosen) >= GROUPS:
                 break
         found = run(browser.states, list(chosen)[:GROUPS])
-        own = [state for state in found.states[2:] if _own(state)]
+        whole, own = found.states[0], [state for state in found.states[2:] if _own(state)]
         self._groups = [state.group for state in own if state.group]
-        states = [found.states[0], *own]
-        labelled = sum(state.rate_limited for state in states)
+        labelled = sum(state.rate_limited for state in (whole, *own))
         # No counter may fall, and the totals were read a moment before.
         self._unlabelled = max(self._unlabelled, snapshot.stats.rate_limited - labelled)
-        return Reading(snapshot, states, found.now_ms, self._unlabelled)
+        tell("dpq_rate_limited", self._unlabelled, OTHER, "")
+        _tell_counts(tell, snapshot.stats)
+        _tell_state(tell, snapshot)
+        _tell_workers(tell, snapshot)
+        named = sum(state.waiting for state in own)
+        if whole.waiting >= named:  # both were read in one step, so this holds
+            tell("dpq_group_waiting", whole.waiting - named, OTHER)
+        for state in (whole, *own):
+            _tell_scope(tell, state, found.now_ms)
+        _tell_met(tell, (whole, *own))
+        return snapshot.stats
 
 
 def _own(state: LimitState) -> bool:
     rated = state.windows or state.quotas or state.concurrency is not None
     return bool(rated) and not state.default and state.group is not None
-
-
-Tell = Callable[..., None]
-"""Adds a sample of one queue: the name of the metric, its value, and its labels but the queue's."""
 
 
 def label(text: str) -> str:
@@ -241,11 +209,9 @@ class Exporter:
         self._directory, self._clock, self._name = directory, clock, label(server)
         self._read_snapshot = snapshot or (lambda name, watch: watch.read())
         self._meters = Kept(directory, self._meter)
-        self._lock = threading.Lock()
+        self._shared = Shared(clock)
         self._unread: set[str] = set()
-        self._found: list[Metric] = []
         self._names: Sequence[str] = ("",)  # the queues of the last scrape
-        self._at = -math.inf
         self.registry = CollectorRegistry(auto_describe=False)
         self.registry.register(self)
 
@@ -253,24 +219,18 @@ class Exporter:
         """Write all metrics in Prometheus' text format."""
         return generate_latest(self.registry)
 
-    def describe(self) -> Iterable[Metric]:
-        """Return nothing, so that a registry need not read a server for the names."""
-        return []
-
     def collect(self) -> Iterator[Metric]:
         """Return the metrics, at most a second old.
 
         If the server does not answer, `dpq_up` is 0, and the verdict on each queue `server away`.
         """
-        with self._lock:
-            if self._clock() - self._at >= FRESH_SECONDS:
-                try:
-                    self._found = self._read()
-                except (RedisError, OSError, DPQError):
-                    self._found = self._away()
-                self._at = self._clock()
-            found = self._found
-        yield from found
+        yield from self._shared.get("metrics", self._look)
+
+    def _look(self) -> list[Metric]:
+        try:
+            return self._read()
+        except (RedisError, OSError, DPQError):
+            return self._away()
 
     def _away(self) -> list[Metric]:
         """Say that the server does not answer, of each queue that the last scrape has read."""
@@ -282,17 +242,17 @@ class Exporter:
 
     def _read(self) -> list[Metric]:
         began, names = self._clock(), self._directory.names()
-        scrape, read = _Scrape(self._name), list[str]()
+        scrape, read = _Scrape(self._name), 0
         for name in names[:OPEN_QUEUES]:
             if self._clock() - began >= READ_SECONDS:
                 break
-            read.append(name)
+            read += 1
             meter = self._meters.get(name)
             if meter is None:
                 continue
             tell = partial(scrape.of_queue, name)
             try:
-                reading = meter.read()
+                stats = meter.tell(tell)
             except (RedisConnectionError, RedisTimeoutError):
                 raise
             # An error in one queue does not stop the others.
@@ -304,11 +264,10 @@ class Exporter:
                 continue
             self._unread.discard(name)
             tell("dpq_queue_up", 1)
-            tell_queue(tell, reading)
-            scrape.times.append((label(name), reading.snapshot.stats))
+            scrape.times.append((label(name), stats))
         self._names = [name for name, _ in scrape.times] or ("",)
         scrape.set("dpq_up", 1)
-        scrape.set("dpq_queues_left_out", len(names) - len(read))
+        scrape.set("dpq_queues_left_out", len(names) - read)
         self._tell_server(scrape, names)
         return list(scrape.families())
 
@@ -370,10 +329,7 @@ class _Scrape:
         return histogram
 
 
-def tell_queue(tell: Tell, reading: Reading) -> None:
-    """Tell all of a queue."""
-    snapshot, states = reading.snapshot, reading.states
-    stats, verdict = snapshot.stats, snapshot.verdict
+def _tell_counts(tell: Tell, stats: QueueStats) -> None:
     for name in STATES:
         tell("dpq_tasks", getattr(stats, name), name)
     for name in HELD:
@@ -381,23 +337,6 @@ def tell_queue(tell: Tell, reading: Reading) -> None:
     for name, (attribute, _) in TOTALS.items():
         tell(name, getattr(stats, attribute))
     tell("dpq_oldest_due_seconds", stats.oldest_ready_seconds or 0)
-    if drain := verdict.drain:
-        seconds = math.inf if drain.state in ("stalled", "will not drain") else drain.seconds
-        if seconds is not None:
-            tell("dpq_drain_seconds", seconds)
-    for kind in Warned:
-        tell("dpq_warning", kind in verdict.warnings, kind.value)
-    _tell_verdict(tell, verdict.state, verdict.needs_person)
-    tell("dpq_paused", bool(snapshot.survey.paused_until))
-    _tell_workers(tell, snapshot)
-    closed = Counter(  # a spent limit closes its group as soon as a task waits
-        str(state.reason)
-        for state in states[1:]
-        if state.reason and (state.waiting or state.reason in ("rate limited", "closed by hand"))
-    )
-    for why, number in closed.items():
-        tell("dpq_groups_closed", number, why)
-    tell("dpq_groups_closed", max(0, snapshot.survey.closed - closed.total()), OTHER)
     for name, total, parts, rest in (
         ("dpq_buried", "buried", DEATHS, "other"),
         ("dpq_limit_answers", "rate_limited", STATUSES, "429"),
@@ -406,13 +345,19 @@ def tell_queue(tell: Tell, reading: Reading) -> None:
         left = getattr(stats, total) - sum(counts.values())
         for part, count in {**counts, rest: left}.items():
             tell(name, max(0, count), part)
-    for state in states:
-        _tell_scope(tell, state, reading.now_ms)
-    _tell_met(tell, states)
-    tell("dpq_rate_limited", reading.unlabelled, OTHER, "")
-    named = sum(state.waiting for state in states[1:])
-    if states[0].waiting >= named:  # both were read in one step, so this holds
-        tell("dpq_group_waiting", states[0].waiting - named, OTHER)
+
+
+def _tell_state(tell: Tell, snapshot: Snapshot) -> None:
+    verdict = snapshot.verdict
+    if drain := verdict.drain:
+        seconds = math.inf if drain.state in ("stalled", "will not drain") else drain.seconds
+        if seconds is not None:
+            tell("dpq_drain_seconds", seconds)
+    for kind in Warned:
+        tell("dpq_warning", kind in verdict.warnings, kind.value)
+    _tell_verdict(tell, verdict.state, verdict.needs_person)
+    tell("dpq_paused", bool(snapshot.survey.paused_until))
+    tell("dpq_groups_closed", snapshot.survey.closed)
 
 
 def _tell_verdict(tell: Tell, state: VerdictState, needs_person: bool) -> None:
