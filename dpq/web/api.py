@@ -15,7 +15,7 @@ from dpq.limits.limits import EVERY_GROUP
 from dpq.types import Slot, Verdict
 from dpq.views.limit_change import make
 from dpq.views.sampler import Snapshot
-from dpq.views.verdict import say_state
+from dpq.views.words import say_state
 from dpq.views.workers import Working, working
 from dpq.web import server_pages
 from dpq.web.forms import act_on_ids, act_on_worker, begin_job, job_json, job_of, value_of

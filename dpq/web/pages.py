@@ -15,7 +15,7 @@ from dpq.registry.all_queues import inspect_server
 from dpq.types import BatchState, LeaseInfo
 from dpq.verbs.browse import LOOK_A_PAGE, LOOK_MOST
 from dpq.views.charts import SPANS
-from dpq.views.lately import SHOWN, failures
+from dpq.views.events import SHOWN, failures
 from dpq.views.words import batch_counts, batch_left
 from dpq.views.workers import working
 from dpq.web.search import holders

@@ -19,8 +19,9 @@ from dpq.model.history import CHANGES
 from dpq.script.command import Steps
 from dpq.types import Event, Verdict, VerdictState
 from dpq.verbs.browse import LOOK, LOOK_MOST, Browser, Found
-from dpq.views.lately import Change, changes
+from dpq.views.events import Change, changes
 from dpq.views.sampler import Snapshot
+from dpq.views.words import worst_first
 from dpq.views.workers import Working, working
 from dpq.web.pages import PAGE, whole_of
 from dpq.web.site import Call
@@ -39,17 +40,11 @@ EVENTS_SHOWN = 100
 
 
 class Way(NamedTuple):
-    """A button or a link that answers a verdict.
+    """A button or a link that answers a verdict."""
 
-    Attributes:
-        label: Its words.
-        path: Its address.
-        fields: The fields of the form; None for a link.
-    """
-
-    label: str
-    path: str
-    fields: dict[str, str] | None = None
+    label: str  # its words
+    path: str  # its address
+    fields: dict[str, str] | None = None  # the fields of the form; None for a link
 
 
 class Wrong(NamedTuple):
@@ -79,7 +74,7 @@ def overview(call: Call) -> Response:
     unknown = call.site.snapshots([name for name in page if name not in known])
     rows = known | {name: (found, error) for name, found, error in unknown}
     read = {name: found for name, (found, _) in known.items() if found}
-    worst = call.site.places.order(found.verdict for found in read.values())
+    worst = worst_first(found.verdict for found in read.values())
     last = last_changes(call, {each.queue: read[each.queue] for each in worst[:PAGE]})
     wrong = [
         Wrong(each.queue, each, ways(call, read[each.queue]), last.get(each.queue))

@@ -15,7 +15,7 @@ from dpq.queue.inside import operations_of, session_of
 from dpq.types import LeaseInfo, Result
 from dpq.verbs.browse import Position
 from dpq.verbs.bulk import OF_STATES
-from dpq.views.one_task import begun_ms, life, shown_steps, steps_of
+from dpq.views.events import begun_ms, life, shown_steps, steps_of
 from dpq.web.pages import PAGE, filter_of, look_of, query_of, shows_payloads
 from dpq.web.search import Hits, Search, begin, find, holder
 from dpq.web.site import Call
@@ -137,21 +137,13 @@ def _go_to(call: Call, asked: str, query: dict[str, str]) -> Response:
 
 
 class Seen(NamedTuple):
-    """A task with all that its page and its JSON say of it.
-
-    Attributes:
-        task: The task.
-        why: Why it is not running, and when it may.
-        holder: Its lease; None if it is not running.
-        events: What has happened to it, as far as the queue keeps that; the oldest first.
-        result: What its last finished run has returned, if that is kept, and the task comes back.
-    """
+    """A task with all that its page and its JSON say of it."""
 
     task: Any
-    why: Explained
-    holder: LeaseInfo | None
-    events: list[Event]
-    result: Result | None = None
+    why: Explained  # why it is not running, and when it may
+    holder: LeaseInfo | None  # its lease; None if it is not running
+    events: list[Event]  # what has happened to it, as far as the queue keeps that; the oldest first
+    result: Result | None = None  # of its last finished run, if that is kept, and it comes back
 
 
 def see(call: Call, id_: str) -> Seen:
