@@ -33,6 +33,7 @@ from dpq.model.history import OTHER_NAMES, Times
 from dpq.model.reports import QueueStats
 from dpq.model.validation import error_line
 from dpq.queue.inside import session_of
+from dpq.queue.looking import looking_client
 from dpq.views.sampler import OPEN_QUEUES, Directory, Kept, Snapshot, Watch
 from dpq.views.shared import Shared
 
@@ -275,7 +276,7 @@ class Exporter:
         """Tell the settings of the server that endanger tasks; nothing if it does not show them."""
         queue = next(filter(None, map(self._directory.get, names)), None)
         with suppress(RedisError):
-            info = {} if queue is None else queue.redis.info()
+            info = {} if queue is None else looking_client(queue.redis).info()
             if isinstance(info, dict) and "aof_enabled" in info:
                 scrape.set("dpq_server_evicts", info.get("maxmemory_policy") != "noeviction")
                 scrape.set("dpq_server_aof", info["aof_enabled"] == 1)

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from importlib import resources
 from typing import Any, Literal
 from urllib.parse import quote, unquote
 
@@ -32,12 +31,6 @@ CUT = 200
 
 SAFE_INT = 2**53
 """Integers above it are damaged by JSON readers that know doubles only, as in browsers."""
-
-STATIC = {
-    name: resources.files("dpq.web").joinpath("static", name).read_bytes()
-    for name in ("dpq.css", "dpq.js", "icon.svg")
-}
-TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
 
 def segment(name: str) -> str:

@@ -17,7 +17,7 @@ from dpq.verbs.browse import Position
 from dpq.verbs.bulk import OF_STATES
 from dpq.views.events import begun_ms, life, shown_steps, steps_of
 from dpq.web.pages import PAGE, filter_of, look_of, query_of, shows_payloads
-from dpq.web.search import Hits, Search, begin, find, holder
+from dpq.web.search import Hits, Search, begin, find, holders
 from dpq.web.site import Call
 
 STATES = ["ready", "waiting", "delayed", "invisible", "dead"]
@@ -33,7 +33,7 @@ KEPT = ("group", "least", "most", "key_prefix", "older_than")
 """The fields of a filter that a search in all states keeps."""
 
 SUGGESTED = 20
-"""Groups that a page suggests; while somebody types, the browser asks for others."""
+"""Groups that a page suggests: the largest."""
 
 
 def write_search(search: Search) -> str:
@@ -153,7 +153,7 @@ def see(call: Call, id_: str) -> Seen:
     events = call.site.task_events(call.name, id_)
     held = None
     if found.state is TaskState.INVISIBLE:
-        held = session_of(queue).run(holder, operations_of(queue), found, why.now_ms)
+        [held] = session_of(queue).run(holders, operations_of(queue), [found], why.now_ms)
     return Seen(found, why, held, events, _result(call, id_))
 
 
