@@ -243,12 +243,10 @@ def _info(redis: Any) -> dict[str, str] | None:
     shown = {words: str(info[name]) for name, words in INFO.items() if name in info}
     if most := info.get("maxmemory"):
         shown["share"] = f"{info['used_memory'] / most:.3f}"
-    shown["version"] = f"Redis {info['redis_version']}"
-    if "valkey_version" in info:
-        shown["version"] = f"Valkey {info['valkey_version']}, as {shown['version']}"
-    if info.get("maxmemory") == 0:
+    else:
         shown["memory at most"] = "no bound"
-    return shown
+    valkey = f"Valkey {info['valkey_version']}, as " if "valkey_version" in info else ""
+    return shown | {"version": f"{valkey}Redis {info['redis_version']}"}
 
 
 def api(call: Call) -> Response:

@@ -29,6 +29,7 @@ from dpq.views.sampler import Directory, Named
 from dpq.web import api, forms, limit_pages, pages, server_pages, task_pages
 from dpq.web.access import HEADERS, Access
 from dpq.web.openapi import Row, document
+from dpq.web.pages import FILTERS
 from dpq.web.site import BODY_BYTES, LOGIN_BYTES, SAFE, Call, Site, View, is_for_programs
 
 log = logging.getLogger("dpq.web")
@@ -62,36 +63,22 @@ PAGES: list[tuple[str, str, View]] = [
     ("GET", "/metrics", server_pages.metrics),
 ]
 
+LIMIT = "windows concurrency in_order members weight expected"
+
 API: list[Row] = [
     ("GET", "/api/openapi.json", api.document, ""),
     ("GET", "/api/queues", api.queues, "start"),
     ("POST", "/api/queues/{queue}:pause", forms.pause, "seconds"),
     ("POST", "/api/queues/{queue}:resume", forms.resume, ""),
     ("GET", "/api/queues/{queue}", api.queue, ""),
-    (
-        "GET",
-        "/api/queues/{queue}/tasks",
-        api.tasks,
-        "state group least most key_prefix older_than text reason fault recurring n after payload "
-        "look",
-    ),
+    ("GET", "/api/queues/{queue}/tasks", api.tasks, f"{' '.join(FILTERS)} n after payload look"),
     ("POST", "/api/queues/{queue}/tasks", api.push, "payload priority delay group key"),
     ("POST", "/api/queues/{queue}/tasks:action", api.act, "action ids filter priority reason rate"),
     ("GET", "/api/queues/{queue}/tasks/{id}", api.task, "look"),
     ("GET", "/api/queues/{queue}/limits", api.limits, "way q behind"),
-    (
-        "POST",
-        "/api/queues/{queue}/limits",
-        api.limit,
-        "windows concurrency in_order members weight expected",
-    ),
+    ("POST", "/api/queues/{queue}/limits", api.limit, LIMIT),
     ("DELETE", "/api/queues/{queue}/limits", api.limit, "expected"),
-    (
-        "POST",
-        "/api/queues/{queue}/limits/{group}",
-        api.limit,
-        "windows concurrency in_order members weight expected",
-    ),
+    ("POST", "/api/queues/{queue}/limits/{group}", api.limit, LIMIT),
     ("DELETE", "/api/queues/{queue}/limits/{group}", api.limit, "expected"),
     ("POST", "/api/queues/{queue}/groups/{group}:open", forms.group, "member"),
     ("POST", "/api/queues/{queue}/groups/{group}:close", forms.group, "seconds member"),

@@ -311,7 +311,7 @@ View = Callable[[Call], Response]
 def tagged(request: Request, body: bytes, kind: str, status: int) -> Response:
     """Make an answer with an ETag, or 304 if the browser has it already."""
     tag = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
-    headers = {"etag": tag, "cache-control": "no-cache", "vary": "cookie"}
+    headers = {"etag": tag, "vary": "cookie"}
     if status == 200 and request.headers.get("if-none-match") == tag:
         return Response(status_code=304, headers=headers)
     return Response(body, status, headers, kind)
