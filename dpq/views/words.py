@@ -83,7 +83,7 @@ def say_drain(drain: Drain) -> str:
 
 
 def worst_first(verdicts: Iterable[Verdict]) -> list[Verdict]:
-    """Return the verdicts that need a person, those of `LEAST_URGENT` last; of equal states the
+    """Return the verdicts that need attention, those of `LEAST_URGENT` last; of equal states the
     longest first."""
     last = datetime.max.replace(tzinfo=UTC)
     states = [*(each for each in VerdictState if each not in LEAST_URGENT), *LEAST_URGENT]

@@ -49,7 +49,7 @@ class Way(NamedTuple):
 
 
 class Wrong(NamedTuple):
-    """A queue that needs a person."""
+    """A queue that needs attention."""
 
     queue: str
     verdict: Verdict
