@@ -17,7 +17,7 @@ from dpq.cli.transfer import export, import_
 from dpq.model.display import shown
 from dpq.model.moments import moment_of, say_moment
 from dpq.types import Event
-from dpq.views.event_text import event_text
+from dpq.views.events import event_text
 from dpq.views.words import this_user
 
 app = typer.Typer(no_args_is_help=True, help="Pause, change many tasks, export, run daemons.")

@@ -38,7 +38,7 @@ from dpq.queue.looking import looking_client
 from dpq.registry.all_queues import all_names, ask_queues
 from dpq.types import Drain, Verdict, VerdictState
 from dpq.views import words
-from dpq.views.verdict import say_drain
+from dpq.views.words import say_drain
 
 
 @on_queue

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from dpq.limits.pools import UNTIL_OPENED_MS
-from dpq.model.batch_state import BatchState
+from dpq.model.reports import BatchState
 from dpq.model.errors import (
     BatchFinishedError,
     ConfigurationError,
