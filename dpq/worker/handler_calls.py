@@ -1,7 +1,4 @@
-"""The calls of handlers: their contexts, hooks, counts and log lines.
-
-The runners of both workers share it. It calls hooks, but no handler.
-"""
+"""The calls of handlers, for both runners: contexts, hooks, counts, log lines. It calls none."""
 
 from __future__ import annotations
 
@@ -13,10 +10,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 from dpq.limits.budget import budgets_in, is_answer
-from dpq.limits.signals import RateLimited, Release, Retry, Signal, signal_of
+from dpq.limits.signals import RateLimited, Release, Retry, Signal
 from dpq.model.display import attempt_of
 from dpq.model.log_fields import fields
 from dpq.model.validation import delay_milliseconds
@@ -31,8 +29,7 @@ from dpq.worker.handlers import (
     check_result,
     kept_line,
 )
-from dpq.worker.heartbeats import Holding, ProgressNotes
-from dpq.worker.run_state import RunState
+from dpq.worker.run_state import Holding, ProgressNotes, RunState
 
 if TYPE_CHECKING:
     from dpq.model.task import Task
@@ -47,13 +44,6 @@ NO_FAILURE = (RateLimited, Release, CancelledError)
 """The errors of a handler that count as no failed attempt; `on_error` is not called for them."""
 
 
-class Tracing(Protocol):
-    """An object that follows one call of a handler, until its hooks have ended."""
-
-    def end(self, error: BaseException | None) -> None:
-        """Take note of the end of the call, in the thread or asyncio task in which it began."""
-
-
 @dataclass(slots=True, eq=False)
 class Call:
     """One call of a handler, until its end was handed over."""
@@ -62,7 +52,7 @@ class Call:
     lease: Lease
     context: Context[Any]
     limit: float | None  # seconds that it may run
-    tracing: Tracing | None = None
+    tracing: Any = None  # it follows the call until its hooks have ended
     began: float = field(default_factory=time.monotonic)
     kept: str = ""  # the line of its result
     ended: bool = False  # its thread or asyncio task is about to hand the end over
@@ -73,7 +63,6 @@ class Call:
         return self.lease.task
 
     def arguments(self, handler: Handler) -> tuple[Any, ...]:
-        """Return the arguments of its handler."""
         return (self.task, self.context) if handler.takes_context else (self.task,)
 
     @property
@@ -91,7 +80,7 @@ class HandlerCalls(Generic[Q]):
     """The handlers, the hooks and the counts of a worker, for all its runs."""
 
     # Begins to follow the handler of a task of a queue. `dpq.otel` sets it, for all workers.
-    traced: ClassVar[staticmethod[[Any, Task[Any]], Tracing | None] | None] = None
+    traced: ClassVar[staticmethod[[Any, Task[Any]], Any] | None] = None
 
     name: str
     queues: Sequence[Q]
@@ -113,10 +102,8 @@ class HandlerCalls(Generic[Q]):
         """Make a call; its context says `lost` from the moment when the lease is lost."""
         queue_index, lease, _ = taken
         queue, task = self.queues[queue_index], lease.task
-        context: Context[Q] = Context(
-            *(queue, task, lambda: state.stopping),
-            lambda text: self.progress.note(queue_index, task, text),
-        )
+        tell = partial(self.progress.note, queue_index, task)
+        context: Context[Q] = Context(queue, task, lambda: state.stopping, tell)
         call = Call(queue_index, lease, context, task.time_limit or self.time_limit)
         lease.lost = call.lose
         if not lease.alive:  # the lease was lost before `lease.lost` was set
@@ -132,8 +119,7 @@ class HandlerCalls(Generic[Q]):
     def take_result(self, call: Call, handler: Handler, result: Any) -> None:
         """Keep the line of a handler's result, if it is to be kept; read an answer of HTTP.
 
-        Raise an error if it cannot be kept, or shows that the handler has not done its work. The
-        first result that is dropped is logged.
+        Raise an error if it cannot be kept, or shows that the handler has not done its work.
         """
         if result is not None:
             check_result(handler, result)
@@ -156,10 +142,7 @@ class HandlerCalls(Generic[Q]):
         """
         if call.tracing:
             call.tracing.end(error)
-        context, task = call.context, call.task
-        budgets = tuple(context.budgets.values())
-        done = Done(call.queue_index, task, error, budgets=budgets, cost=context.told)
-        done = done._replace(kept=call.kept, delay=self._delay_after(call, error))
+        done = self.ending(call, error)
         call.ended = True
         held = self.deliveries.claim(done)
         how = "done" if error is None else type(error).__name__
@@ -167,16 +150,19 @@ class HandlerCalls(Generic[Q]):
         self._log_end(call, error, held=held)
         return done if held else None
 
-    def overdue(self, call: Call, error: TimeoutError) -> Done:
-        """Describe the end of a delivery whose handler still runs."""
-        delay = self._delay_after(call, error)
-        return Done(call.queue_index, call.task, error, cost=call.context.told, delay=delay)
+    def ending(self, call: Call, error: BaseException | None) -> Done:
+        """Describe the end of the delivery of a call, whose handler may still run."""
+        context = call.context
+        return Done(
+            *(call.queue_index, call.task, error),
+            budgets=tuple(context.budgets.values()),
+            cost=context.told,
+            kept=call.kept,
+            delay=self._delay_after(call, error),
+        )
 
     def _delay_after(self, call: Call, error: BaseException | None) -> float | timedelta | None:
-        """Ask the worker's backoff for the delay after a failed attempt; None if it says none.
-
-        If the backoff raises an error, or says what is no delay, the task takes its own.
-        """
+        """Ask the worker's backoff for the delay after a failed attempt; None for its own."""
         failed = isinstance(error, Exception) and not isinstance(error, Signal)
         asks = isinstance(error, Retry) and error.delay is None
         if self.backoff is None or call.overdue or not (failed or asks):
@@ -193,10 +179,6 @@ class HandlerCalls(Generic[Q]):
             self._log_once(logging.ERROR, "backoff_failed", call, text)
             return None
         return delay
-
-    def signal_of(self, raised: BaseException) -> BaseException:
-        """Return the error that decides about a task, from what its handler has raised."""
-        return signal_of(raised, from_errors=self.from_errors)
 
     def call_hook(self, hook: Callable[..., Any] | None, *args: Any) -> Any:
         """Call a hook, if there is one; return its result, which may have to be awaited."""

@@ -14,14 +14,14 @@ from contextvars import copy_context
 from functools import partial
 from typing import Any, cast
 
+from dpq.limits.signals import signal_of
 from dpq.model.log_fields import fields
 from dpq.script.durability import CONFIRM_SECONDS
 from dpq.worker.deliveries import Taken
 from dpq.worker.fetcher_async import AsyncFetcher
 from dpq.worker.handler_calls import Call, HandlerCalls
 from dpq.worker.handlers import TIME_LIMIT, is_async
-from dpq.worker.heartbeats import Holding
-from dpq.worker.run_state import LEAVE_SECONDS, RunState
+from dpq.worker.run_state import LEAVE_SECONDS, Holding, RunState
 
 log = logging.getLogger(__name__)
 
@@ -38,9 +38,7 @@ class AsyncRunner:
         state: RunState,
         concurrency: int,
     ) -> None:
-        self._calls = calls
-        self._fetcher = fetcher
-        self._state = state
+        self._calls, self._fetcher, self._state = calls, fetcher, state
         self._concurrency = concurrency
         self._running: dict[asyncio.Task[Any], Call] = {}
         self._threads = ThreadPoolExecutor(concurrency, "dpq-handler")  # begins none before a call
@@ -110,7 +108,7 @@ class AsyncRunner:
             if isinstance(raised, TimeoutError) and limit and limit.expired():
                 call.context._lose(TIME_LIMIT)
                 return TimeoutError(f"ran longer than {call.limit:g} s")
-            return calls.signal_of(raised)
+            return signal_of(raised, from_errors=calls.from_errors)
         return None
 
     async def _in_a_thread(self, call: Callable[[], Any]) -> Any:

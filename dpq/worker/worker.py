@@ -1,7 +1,7 @@
 """`Worker`: the life of a worker of threads, from `run` to its return.
 
-It begins, stops, gives back and leaves. What happens in between stands elsewhere: runner.py calls
-handlers, fetcher.py asks the server.
+It begins, stops, gives back and leaves. In between runner.py calls handlers, and fetcher.py asks
+the server.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from dpq.worker.run_state import (
     MAIN_LOOP,
     STOP_CHECK_SECONDS,
     RunState,
+    stop_signals,
 )
-from dpq.worker.stop_signals import stop_signals
 
 __all__ = ["Worker"]
 
@@ -104,10 +104,7 @@ class Worker(WorkerBase[DPQ[Any]]):
             self._join()
 
     def _join(self) -> None:
-        """Wait for the end of the run; raise what has ended it, or what has interrupted the wait.
-
-        An interrupt ends the grace.
-        """
+        """Wait for the end of the run; raise what has ended it, or what cut the grace short."""
         while self._thread.is_alive():
             try:
                 # In steps: two signals at once may not wake a thread.
@@ -134,10 +131,7 @@ class Worker(WorkerBase[DPQ[Any]]):
         self._no_grace.set()
 
     def _begin(self, until_empty: bool, alone: bool = False) -> None:
-        """Open the queues, make the parts of a run, and start its thread, where no signal comes.
-
-        If it is `alone`, it logs its own fault.
-        """
+        """Open the queues, make the parts of a run, and start its thread, where no signal comes."""
         from dpq.worker.change import Change
         from dpq.worker.fetcher import Fetcher, WakeUps
         from dpq.worker.runner import Runner
@@ -183,7 +177,7 @@ class Worker(WorkerBase[DPQ[Any]]):
     # One run
 
     def _live(self, alone: bool) -> None:
-        """Run handlers until a stop; then give back what is left."""
+        """Run handlers until a stop; then give back what is left. If `alone`, log an own fault."""
         with self._lock:  # until `_begin` has begun the run
             runner, work = self._runner, (self._runner.work,)
         beating = threading.Thread(target=self._telling.run, args=(self._held, self._heed))
@@ -244,8 +238,7 @@ class Worker(WorkerBase[DPQ[Any]]):
                 runner.end_overdue()
                 with self._lock:
                     fetcher.send_ends()
-        self.given_back = runner.give_back_running()
-        self._log_given_back()
+        self._gave_back(runner.give_back_running())
         with self._lock:
             fetcher.send_ends()
             fetcher.close()

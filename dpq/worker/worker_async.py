@@ -1,8 +1,4 @@
-"""`AsyncWorker`: the life of a worker of asyncio tasks, from `run` to its return.
-
-It begins, stops, gives back and leaves. What happens in between stands elsewhere: runner_async.py
-calls handlers, fetcher_async.py asks the server.
-"""
+"""`AsyncWorker`: the life of a worker of asyncio tasks; worker.py has that of threads."""
 
 from __future__ import annotations
 
@@ -11,17 +7,13 @@ import logging
 import signal
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from dpq.model.log_fields import fields
 from dpq.queue.inside import session_of
 from dpq.queue.queue_async import AsyncDPQ
 from dpq.worker.base import WorkerBase
-from dpq.worker.run_state import LEAVE_SECONDS, RunState
-from dpq.worker.stop_signals import stop_signals
-
-if TYPE_CHECKING:
-    pass
+from dpq.worker.run_state import LEAVE_SECONDS, RunState, stop_signals
 
 __all__ = ["AsyncWorker"]
 
@@ -159,8 +151,7 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
         fetcher, runner = self._fetcher, self._runner
         await fetcher.give_back_unbegun()
         await runner.wait_for_handlers(lambda: self._grace_left)
-        self.given_back = await runner.give_back_running()
-        self._log_given_back()
+        self._gave_back(await runner.give_back_running())
         await runner.wait_for_confirmations()
         await fetcher.aclose()
         self._telling.end()
