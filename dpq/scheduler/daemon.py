@@ -239,7 +239,6 @@ class Scheduler:
         self._stopping = True
 
     def _listen(self) -> None:
-        """Block on the markers of the queues."""
         heard = tuple(self._upkeep.queues)
         if self._waiter and heard == self._heard:
             return
@@ -282,7 +281,6 @@ class Scheduler:
             self._upkeep.moments[name] = self._woken_at
 
     def _rest(self, seconds: float) -> None:
-        """Sleep for so long, or until a stop."""
         until = time.monotonic() + seconds
         while not self._stopping and (left := until - time.monotonic()) > 0:
             time.sleep(min(left, STOP_CHECK_SECONDS))

@@ -180,7 +180,7 @@ class WorkerBase(Generic[Q]):
             from_errors=from_errors,
         )
         self.handled = self._calls.handled
-        self._state = RunState(until_empty=False, end=self._end)
+        self._state = RunState()
         self._on = False  # True while a run is active
         self._on_beat: Callable[[], None] | None = None  # called after each heartbeat that was sent
         self._stop_early = False  # `stop` was called before the run began
@@ -240,7 +240,6 @@ class WorkerBase(Generic[Q]):
         raise NotImplementedError
 
     def _cut_short(self) -> None:
-        """Let the run end without grace."""
         raise NotImplementedError
 
     # One run
@@ -251,21 +250,26 @@ class WorkerBase(Generic[Q]):
         """Make the fetcher of a run, and the loop that tells of it: parts of one kind of worker."""
         from dpq.worker.fetch_plan import AskOrder, FetchPlan
 
-        queues: Sequence[Any] = self.queues
-        session = session_of(queues[0])
-        plan = FetchPlan(
-            *(self.name, queues, AskOrder(self._weights, strict=self._strict), self._deliveries),
-            *(state, self.visibility, self.prefetch, self.concurrency),
-        )
+        session: Any = session_of(state.queues[0])
+        plan = FetchPlan(state, AskOrder(self._weights, strict=self._strict), self._deliveries)
         waiter = wakeups(session.connections, plan.markers(), change)
         self._fetcher = fetcher(plan, session, waiter, change)
-        told = (self.name, queues, self.concurrency, state, session, self._calls.progress)
-        self._telling = telling(*told)
+        self._telling = telling(state, session, self._calls.progress)
         self._telling.on_beat = self._on_beat
 
     def _held(self) -> list[Holding]:
-        """List the tasks that the worker holds; any thread may call it."""
         return [*self._runner.running, *self._fetcher.held]
+
+    def _new_state(self, until_empty: bool) -> RunState:
+        return RunState(
+            name=self.name,
+            queues=self.queues,
+            concurrency=self.concurrency,
+            prefetch=self.prefetch,
+            visibility=self.visibility,
+            until_empty=until_empty,
+            end=self._end,
+        )
 
     def _begin_run(self, state: RunState) -> None:
         """Take over the state of a run that begins; it ends at once if a stop came before."""

@@ -201,7 +201,6 @@ class Deliveries:
                 self._log.ended(queue, each.task, ending.error, result)
 
     def forget(self, done: Iterable[Done]) -> None:
-        """Stop extending the leases of ended deliveries."""
         for each in done:
             leases_of(self._queues[each.queue_index]).ended(each.task)
 

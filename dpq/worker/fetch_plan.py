@@ -63,27 +63,16 @@ class AskOrder:
 class FetchPlan:
     """Decides what a fetcher asks in one run."""
 
-    def __init__(
-        self,
-        name: str,
-        queues: Sequence["QueueBase[Any]"],
-        order: AskOrder,
-        deliveries: Deliveries,
-        state: RunState,
-        visibility: float | None = None,
-        prefetch: int = 0,
-        concurrency: int = 1,
-    ) -> None:
-        self.queues, self.order, self.deliveries, self.state = queues, order, deliveries, state
-        self.visibility, self.prefetch, self.concurrency = visibility, prefetch, concurrency
-        self.operations: list[Operations[Any]] = [operations_of(each) for each in queues]
+    def __init__(self, state: RunState, order: AskOrder, deliveries: Deliveries) -> None:
+        self.state, self.order, self.deliveries = state, order, deliveries
+        self.queues: Sequence[QueueBase[Any]] = state.queues
+        self.operations: list[Operations[Any]] = [operations_of(each) for each in self.queues]
         # If acks wait for a confirmation, they do not travel with a pop, whose leases would run out
         # meanwhile: the caller of the handler sends them, and waits.
-        self.confirms = queues[0].settings.durability != "async"
+        self.confirms = self.queues[0].settings.durability != "async"
         # Seconds before the moment of a task at which the server is asked for it. They last a bit
         # longer than the round trip, so that a limit that binds is reached.
         self.ahead = 0.0
-        self._name = name
         self._in_vain = 0  # pops in a row that an end of a handler caused, and that gave no task
         self._handling = math.inf  # seconds of a handler, on average
         self._trip = MOST_AHEAD_SECONDS  # those of a round trip
@@ -101,7 +90,6 @@ class FetchPlan:
         return [index for index in range(len(self.queues)) if index not in self.state.quiet]
 
     def asked(self) -> Sequence[int]:
-        """Return the indexes of the queues to ask, in their order."""
         every, quiet = self.order.queue_indexes(), self.state.quiet
         return [index for index in every if index not in quiet] if quiet else every
 
@@ -111,19 +99,15 @@ class FetchPlan:
         """Make a pop for `room` tasks at most, and `beyond` more if they begin a bit later."""
         most, ahead_ms = min(room, MAX_BATCH), math.ceil(self.ahead * 1000)
         waiter = watches[0].mine if watches else NEW_WAITER
-        pop = self.operations[queue_index].pop
-        if not ahead_ms:
-            return pop(most, self.visibility, waiter)
-        beyond = min(beyond, MAX_BATCH - most)
-        return pop(most, self.visibility, waiter, ahead_ms=ahead_ms, beyond=beyond)
+        ask, beyond = self.operations[queue_index].pop, min(beyond, MAX_BATCH - most)
+        return ask(most, self.state.visibility, waiter, ahead_ms=ahead_ms, beyond=beyond)
 
     @property
     def beyond(self) -> int:
         """The number of handlers that will end within `ahead`, as far as is known."""
-        return int(self.concurrency * self.ahead / max(self._handling, self.ahead / 8))
+        return int(self.state.concurrency * self.ahead / max(self._handling, self.ahead / 8))
 
     def handled(self, seconds: float) -> None:
-        """Take in how long a handler ran."""
         before = seconds if self._handling == math.inf else self._handling
         self._handling = before + (seconds - before) / 8
 
@@ -185,10 +169,10 @@ class FetchPlan:
         self.state.pulse.trouble = f"the last pop has failed: {type(error).__name__}"
         if forbidden(error) and (self.state.until_empty or queue_index not in self._allowed):
             raise error
-        pause, line = self._pause, error_line(error)
-        about = fields("server_error", worker=self._name, seconds=pause, error=line)
-        log.warning("%s: again in %.1f s: %s", self._name, pause, error, extra=about)
-        return self._pause
+        name, pause, line = self.state.name, self._pause, error_line(error)
+        about = fields("server_error", worker=name, seconds=pause, error=line)
+        log.warning("%s: again in %.1f s: %s", name, pause, error, extra=about)
+        return pause
 
 
 def none_live(stats: Sequence[Any]) -> bool:

@@ -99,9 +99,9 @@ class Fetcher:
         self.change = change
         self._plan, self._deliveries, self._state = plan, plan.deliveries, plan.state
         self._session, self._wakeups = session, wakeups
-        self._prefetch, self.took = plan.prefetch, plan.handled
+        self._prefetch, self.took = plan.state.prefetch, plan.handled
         # Handlers that end together would begin together again, and idle while all are fetched.
-        self._at_once = max(AT_ONCE, plan.concurrency // AT_ONCE, plan.prefetch)
+        self._at_once = max(AT_ONCE, plan.state.concurrency // AT_ONCE, self._prefetch)
         self._taken: deque[Taken] = deque()
         self._ends_since = math.inf  # the time when the oldest of the ends was added
         self._look = True  # True if the server is to be asked
@@ -302,7 +302,6 @@ class Fetcher:
     # The end of a run
 
     def give_back_unbegun(self) -> None:
-        """Give back the tasks that no handler has begun."""
         self._give_back_taken(lambda _: True)
         self.send_ends()
 

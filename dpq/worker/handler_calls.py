@@ -14,9 +14,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 from dpq.limits.budget import budgets_in, is_answer
-from dpq.limits.signals import RateLimited, Release, Retry, Signal
+from dpq.limits.signals import RateLimited, Reject, Release, Retry, Signal
 from dpq.model.display import attempt_of
+from dpq.model.errors import PayloadError
 from dpq.model.log_fields import fields
+from dpq.model.results import result_line
 from dpq.model.validation import delay_milliseconds
 from dpq.queue.end_log import about, in_words, log_failed, name_of
 from dpq.worker.deliveries import Deliveries, Done, Taken
@@ -27,7 +29,6 @@ from dpq.worker.handlers import (
     Handler,
     Q,
     check_result,
-    kept_line,
 )
 from dpq.worker.run_state import Holding, ProgressNotes, RunState
 
@@ -67,11 +68,9 @@ class Call:
 
     @property
     def holding(self) -> Holding:
-        """The task as a heartbeat tells of it."""
         return Holding(self.queue_index, self.task, self.began)
 
     def lose(self) -> None:
-        """Tell the handler that its lease is lost, and why."""
         self.context._lose(CANCELLED if self.lease.cancelled else LEASE_LOST)
 
 
@@ -111,7 +110,6 @@ class HandlerCalls(Generic[Q]):
         return call
 
     def start(self, call: Call) -> None:
-        """Take note that a handler starts, in its thread or asyncio task."""
         call.began = time.monotonic()
         if self.traced:
             call.tracing = self.traced(self.queues[call.queue_index], call.task)
@@ -127,7 +125,10 @@ class HandlerCalls(Generic[Q]):
         named = getattr(getattr(handler.call, "__self__", None), "kept", None)  # a named task's
         keep = self.keep if named is None else named
         if keep:
-            call.kept = kept_line(result, keep, call.task)
+            try:
+                call.kept = result_line(result, keep, call.task)
+            except PayloadError as wrong:
+                raise Reject(f"its result cannot be kept: {wrong}") from wrong
         elif result is not None and not is_answer(result):
             text = (
                 f"has returned a {type(result).__name__}, which is dropped, as later results are: "
@@ -188,19 +189,16 @@ class HandlerCalls(Generic[Q]):
             self.log_hook()
 
     def log_hook(self) -> None:
-        """Log the error of a hook, which is handled now."""
         log.exception("%s: a hook failed", self.name, extra=fields("hook_failed", worker=self.name))
 
     def hooks_at_end(
         self, context: Context[Q], error: BaseException | None
     ) -> Iterator[tuple[Callable[..., Any] | None, tuple[Any, ...]]]:
-        """List the hooks to call when a handler has ended, with their arguments."""
         if error is not None and not isinstance(error, NO_FAILURE):
             yield self.on_error, (context, error)
         yield self.after, (context, error)
 
     def _about(self, call: Call) -> tuple[str, str | None]:
-        """Return the names of the queue and, if tasks have names, of the task."""
         queue = self.queues[call.queue_index].queue_name
         return queue, name_of(call.task) if self.named else None
 
@@ -210,9 +208,8 @@ class HandlerCalls(Generic[Q]):
             self._told.add(event)
             queue, name = self._about(call)
             more = about(event, self.name, queue, call.task, task=name)
-            said = in_words(call.task, name)
-            error = sys.exception()
-            log.log(level, "%s: task %s %s", queue, said, text, exc_info=error, extra=more)
+            words = (queue, in_words(call.task, name), text)
+            log.log(level, "%s: task %s %s", *words, exc_info=sys.exception(), extra=more)
 
     def _log_end(self, call: Call, error: BaseException | None, *, held: bool) -> None:
         """Log the end of a handler, with its time, and a failed attempt, with its traceback."""

@@ -52,7 +52,6 @@ class Pulse:
         self._heard = -math.inf
 
     def move(self, loop: str) -> None:
-        """Note that a loop moves."""
         self._moved[loop] = time.monotonic()
 
     def rest(self, loop: str) -> None:
@@ -60,7 +59,6 @@ class Pulse:
         self._moved.pop(loop, None)
 
     def hear(self, *, answered: bool) -> None:
-        """Note whether a server has answered."""
         self._heard = time.monotonic() if answered else -math.inf
 
     def health(self, *, running: bool = True, stopping: bool) -> Health:
@@ -86,10 +84,15 @@ class Pulse:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class RunState:
-    """One run, from `run` to its return. Only the worker itself changes it."""
+    """One run, from `run` to its return: the worker's settings, and what its parts share."""
 
-    until_empty: bool  # the run is to end when no live task is left in any of the queues
-    end: Callable[[], None]
+    name: str = "worker"
+    queues: Sequence[Any] = ()
+    concurrency: int = 1
+    prefetch: int = 0
+    visibility: float | None = None
+    until_empty: bool = False  # the run is to end when no live task is left in any of the queues
+    end: Callable[[], None] = lambda: None
     stopping: bool = field(default=False, init=False)  # no handler begins any more
     # The indexes of the queues that have told the worker to take none of their tasks.
     quiet: frozenset[int] = field(default=frozenset(), init=False)

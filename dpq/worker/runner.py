@@ -52,11 +52,9 @@ class Runner:
 
     @property
     def running(self) -> list[Holding]:
-        """The tasks of the running handlers."""
         return [call.holding for call in list(self._running.values())]
 
     def work(self) -> None:
-        """Handle task after task, until a stop."""
         while taken := self._next_task():
             if taken.lease.alive:  # the lease may be lost before the handler begins
                 self._handle(taken)
@@ -114,7 +112,6 @@ class Runner:
                 self._running.pop(lease, None)
 
     def _call(self, call: Call) -> BaseException | None:
-        """Call the handler; return its error."""
         calls = self._calls
         try:
             if call.limit is not None:
@@ -129,7 +126,6 @@ class Runner:
     # Handlers that run too long
 
     def start_watch(self) -> None:
-        """Start the thread that ends overdue attempts, unless it was started before."""
         with self._lock:
             if self.watch.ident is None:
                 self.watch.start()

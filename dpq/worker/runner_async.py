@@ -36,25 +36,22 @@ class AsyncRunner:
         calls: HandlerCalls[Any],
         fetcher: AsyncFetcher,
         state: RunState,
-        concurrency: int,
     ) -> None:
         self._calls, self._fetcher, self._state = calls, fetcher, state
-        self._concurrency = concurrency
         self._running: dict[asyncio.Task[Any], Call] = {}
-        self._threads = ThreadPoolExecutor(concurrency, "dpq-handler")  # begins none before a call
+        self._threads = ThreadPoolExecutor(
+            state.concurrency, "dpq-handler"
+        )  # begins none before a call
 
     @property
     def running(self) -> list[Holding]:
-        """The tasks of the running handlers."""
         return [call.holding for call in self._running.values()]
 
     @property
     def free(self) -> int:
-        """The number of handlers that may begin now."""
-        return self._concurrency - len(self._running)
+        return self._state.concurrency - len(self._running)
 
     def fill(self) -> None:
-        """Begin handlers while there are tasks and room."""
         while self.free > 0 and not self._state.stopping:
             taken = self._fetcher.take()
             if taken is None:
@@ -64,7 +61,6 @@ class AsyncRunner:
                 self._running[asyncio.create_task(self._handle(call))] = call
 
     async def _handle(self, call: Call) -> None:
-        """Call the handler of a task, and its hooks; hand the end over to the fetcher."""
         calls = self._calls
         handling = cast("asyncio.Task[Any]", asyncio.current_task())
         try:
@@ -88,7 +84,6 @@ class AsyncRunner:
             self._fetcher.change.note()
 
     async def _call(self, call: Call) -> BaseException | None:
-        """Call the handler within its time limit; return its error."""
         calls = self._calls
         limit: asyncio.Timeout | None = None
         try:

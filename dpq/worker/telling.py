@@ -22,7 +22,7 @@ from dpq.verbs.workers import Doing, Heard
 from dpq.worker.run_state import BEAT_SECONDS, HEARTBEAT, Holding, ProgressNotes, RunState
 
 if TYPE_CHECKING:
-    from dpq.queue.base import QueueBase
+    from dpq.explain.operations import Operations
     from dpq.script.command import Steps
 
 log = logging.getLogger(__name__)
@@ -46,9 +46,6 @@ class Telling:
 
     def __init__(
         self,
-        name: str,
-        queues: Sequence[QueueBase[Any]],
-        concurrency: int,
         state: RunState,
         session: Any,
         progress: ProgressNotes,
@@ -56,9 +53,9 @@ class Telling:
     ) -> None:
         self.noted = Event()
         self.on_beat: Callable[[], None] | None = None  # called after each heartbeat
-        self._name, self._queues, self._concurrency = name, queues, concurrency
         self._state, self._session, self._progress = state, session, progress
-        self._operations = [operations_of(queue) for queue in queues]
+        self._name, self._queues = state.name, state.queues
+        self._operations: list[Operations[Any]] = [operations_of(each) for each in state.queues]
         self._chance, self._jitter = chance, FIRST_JITTER
         self._began, self._remembered = time.monotonic(), -REMEMBER_SECONDS
         self._run_id = secrets.token_urlsafe(9)
@@ -83,7 +80,6 @@ class Telling:
         self._send([operations.leave(self._run_id) for operations in self._operations])
 
     def end(self) -> None:
-        """Let `run` send the last heartbeat, and return."""
         self._gone = True
         self._over.set()
         self.noted.set()
@@ -97,7 +93,7 @@ class Telling:
         for index, operations in enumerate(self._operations):
             held = [each for each in holdings if each.queue_index == index]
             running = [(each.began, each.task.id) for each in held if each.began is not None]
-            counts = (len(running), self._concurrency, now - self._began)
+            counts = (len(running), self._state.concurrency, now - self._began)
             doing = _doing(held, running, now)
             beats.append(operations.beat(*about, *counts, doing, index in self._state.quiet))
         if now - self._remembered >= REMEMBER_SECONDS:

@@ -25,7 +25,6 @@ from dpq.worker.run_state import (
     LEAVE_SECONDS,
     MAIN_LOOP,
     STOP_CHECK_SECONDS,
-    RunState,
     stop_signals,
 )
 
@@ -120,7 +119,6 @@ class Worker(WorkerBase[DPQ[Any]]):
         return self.run(until_empty=True)
 
     def _end(self) -> None:
-        """Let all parts of the run see that it is to end."""
         with self._lock:
             self._state.stopping = True
             self._stops.put("")
@@ -145,7 +143,7 @@ class Worker(WorkerBase[DPQ[Any]]):
         self._stops: SimpleQueue[str] = SimpleQueue()
         self._no_grace = threading.Event()
         self._fault = None
-        state = RunState(until_empty=until_empty, end=self._end)
+        state = self._new_state(until_empty)
         self._make_parts(state, Change(self._lock), Fetcher, WakeUps, Telling)
         self._runner = Runner(*(self._calls, self._fetcher, state, self._lock, self._guarded))
         self._calls.progress.wake = self._telling.noted.set
@@ -225,7 +223,6 @@ class Worker(WorkerBase[DPQ[Any]]):
             log.info("%s: %s, stopping", self.name, said, extra=about)
 
     def _finish(self, threads: list[threading.Thread]) -> None:
-        """Wait for the running handlers, then give back the tasks that are left."""
         fetcher, runner = self._fetcher, self._runner
         runner.wait_for_lead()
         with self._lock:

@@ -13,7 +13,7 @@ from dpq.model.log_fields import fields
 from dpq.queue.inside import session_of
 from dpq.queue.queue_async import AsyncDPQ
 from dpq.worker.base import WorkerBase
-from dpq.worker.run_state import LEAVE_SECONDS, RunState, stop_signals
+from dpq.worker.run_state import LEAVE_SECONDS, stop_signals
 
 __all__ = ["AsyncWorker"]
 
@@ -88,7 +88,6 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
     # Beginning and ending
 
     async def _begin(self, until_empty: bool) -> None:
-        """Open the queues, and make the parts of a run."""
         from dpq.worker.change_async import AsyncChange
         from dpq.worker.fetcher_async import AsyncFetcher, AsyncWakeUps
         from dpq.worker.runner_async import AsyncRunner
@@ -96,13 +95,13 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
 
         self._change = AsyncChange()
         self._grace_left = self.grace
-        state = RunState(until_empty=until_empty, end=self._end)
+        state = self._new_state(until_empty)
         self._begin_run(state)
         for queue in self.queues:
             session_of(queue).require_open()
             await session_of(queue).ready()
         self._make_parts(state, self._change, AsyncFetcher, AsyncWakeUps, AsyncTelling)
-        self._runner = AsyncRunner(*(self._calls, self._fetcher, state, self.concurrency))
+        self._runner = AsyncRunner(self._calls, self._fetcher, state)
         loop, noted = asyncio.get_running_loop(), self._telling.noted
         # A handler may tell its progress from a thread of its own.
         self._calls.progress.wake = lambda: loop.call_soon_threadsafe(noted.set)
@@ -147,7 +146,6 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
         await self._finish()
 
     async def _finish(self) -> None:
-        """Wait for the running handlers, then give back the tasks that are left."""
         fetcher, runner = self._fetcher, self._runner
         await fetcher.give_back_unbegun()
         await runner.wait_for_handlers(lambda: self._grace_left)

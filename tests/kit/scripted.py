@@ -186,14 +186,11 @@ def plan_of(
 ) -> FetchPlan:
     """The plan of a worker of scripted queues."""
     made: Any = list(queues)
-    deliveries = Deliveries("worker", made, None)
+    state.queues = made
+    for name, setting in settings.items():
+        setattr(state, name, setting)
     return FetchPlan(
-        name="worker",
-        queues=made,
-        order=AskOrder([1] * len(made), strict=True),
-        deliveries=deliveries,
-        state=state,
-        **settings,
+        state, AskOrder([1] * len(made), strict=True), Deliveries("worker", made, None)
     )
 
 

@@ -24,6 +24,7 @@ from dpq import (
 from dpq.queue import lease_renewal
 from dpq.worker.fetch_plan import AskOrder
 from dpq.worker.handlers import finder
+from dpq.worker.run_state import RunState
 from dpq.worker.telling import Telling
 
 
@@ -182,7 +183,7 @@ def test_workers_that_begin_together_do_not_beat_together() -> None:
     """Their second heartbeats are spread over half a period, later ones drift apart, and none is
     late: a tenth before the period at most."""
     chances = [random.Random(seed).random for seed in range(100)]
-    parts: Any = ("w", [], 1, None, None, None)
+    parts: Any = (RunState(), None, None)
     workers = [Telling(*parts, chance) for chance in chances]
     first = sorted(each.pause(10) for each in workers)
     assert 5 <= first[0] < 5.5
