@@ -34,8 +34,7 @@ from dpq.model.validation import one_line
 from dpq.registry.all_queues import all_names, ask_queues
 from dpq.views.words import this_user
 from dpq.views.workers import Working, working
-from dpq.worker.base import DEFAULT_GRACE, MAX_CONCURRENCY, MAX_PREFETCH
-from dpq.worker.queue_order import QueueOrder
+from dpq.worker.base import DEFAULT_GRACE, MAX_CONCURRENCY, MAX_PREFETCH, QueueOrder
 
 MAX_PROCESSES = 256
 

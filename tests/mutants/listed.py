@@ -261,8 +261,8 @@ Worker._finish.give_up | a worker that ends waits for nobody
 - give_up = time.monotonic() + self.grace
 + give_up = time.monotonic()
 AsyncRunner.free | one handler more than the concurrency | unit/runner
-- self._concurrency - len(self._running)
-+ self._concurrency - len(self._running) + 1
+- self._state.concurrency - len(self._running)
++ self._state.concurrency - len(self._running) + 1
 Fetcher._exchange | an end that an exchange could not send is forgotten | unit/fetcher
 -             self.ends = done + self.ends
 +             pass
@@ -282,6 +282,9 @@ Moments.first | the scheduler sleeps until the last of its queues' events
 Scheduler.run.answered | a server is back that nobody has asked | daemon/scheduler::test_reconnects
 - answered = self._round()
 + answered = self._round() or True
+Watch.marker_received | a second watcher drops the marker of the next moment | lua/recheck
+- if earlier or self.second:
++ if earlier:
 watch | a moment between two looks has no watcher | lua/recheck
 - moment < now + 10000 and
 + moment < now + 5000 and
