@@ -470,6 +470,18 @@ class OnePage(scrapy.Spider):
         yield {"page": response.url.rpartition("/")[2]}
 
 
+class Bare(OnePage):
+    @classmethod
+    def from_crawler(cls, crawler: Any, *args: Any, **named: Any) -> "Bare":
+        return cls(*args, **named)
+
+
+def test_a_spider_that_has_not_kept_its_settings_is_crawled(crawls):
+    """A `from_crawler` that leaves `settings` and `crawler` out is no reason for an empty crawl."""
+    crawls.run(Bare)
+    assert crawls.items == ["x"]
+
+
 def redirect(to: str) -> Answer:
     """Redirect with a cookie; a request that has the cookie gets the page."""
 
