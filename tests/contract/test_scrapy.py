@@ -477,7 +477,7 @@ class Bare(OnePage):
 
 
 def test_a_spider_that_has_not_kept_its_settings_sends_its_requests(crawls):
-    """A `from_crawler` that leaves `settings` out makes no empty crawl, as in Scrapy's own tests."""
+    """A `from_crawler` that leaves `settings` out, as in tests of Scrapy, makes no empty crawl."""
     crawls.run(Bare)
     assert crawls.site.paths == ["x"]
 
