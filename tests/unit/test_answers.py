@@ -663,6 +663,12 @@ def test_errors_that_carry_an_answer(case):
     assert signal_of(error, from_errors=False) is error
 
 
+def test_a_signal_says_the_text_of_the_answer():
+    """A dead letter has the host's own words, also where the client's error leaves them out."""
+    signal = signal_of(of_httpx(404, text="no such\n page"))
+    assert str(signal).endswith("no such page")
+
+
 @pytest.fixture
 def in_tokyo(monkeypatch):
     """The local time of this process is far from UTC."""
