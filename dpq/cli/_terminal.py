@@ -1,9 +1,11 @@
-"""The terminal: data on stdout, messages on stderr, and the exit code.
+"""The terminal: data on stdout, messages and the log on stderr, and the exit code.
 
-All commands call it. Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted. Must not know
-what a queue is.
+Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted. With `--log json` each log record and
+each message is one JSON object, whose keys are stable: docs/operations.md has them. Such a line is
+ASCII, so no character of a remote text ends it or steers a terminal.
 """
 
+import json
 import logging
 import os
 import re
@@ -11,10 +13,12 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from functools import wraps
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, ParamSpec, TypeVar
 
 import typer
 from pydantic_core import to_json
@@ -26,6 +30,7 @@ from typer.core import TyperGroup
 
 from dpq.model.display import shown, shown_json
 from dpq.model.errors import ConfigurationError, DPQError, ServerWarning
+from dpq.model.log_fields import FIELDS
 from dpq.model.masking import mask
 
 if TYPE_CHECKING:
@@ -192,3 +197,114 @@ def _report(ctx: Any, error: Exception, code: int) -> NoReturn:
         lines = [line.replace(url, mask(url)) for line in lines]
     talk("".join(lines))
     raise typer.Exit(code) from error
+
+
+# The log as JSON
+
+LogStyle = Literal["text", "json"]
+
+PIPE_BYTES = 4096
+"""Bytes of a line that several processes write to one pipe: a longer line may be torn. So the
+longest field of such a line is cut in its middle."""
+
+LEVELS = {"error": logging.ERROR, "warning": logging.WARNING}
+
+
+class JsonLines(logging.Formatter):
+    """Formats records as JSON, one in a line of `most_bytes` at most."""
+
+    def __init__(self, most_bytes: int | None = None) -> None:
+        super().__init__()
+        self._most_bytes = most_bytes
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Write a record: its time, level, logger, message and fields."""
+        line: dict[str, Any] = {
+            "time": _moment(record.created),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": shown(_message(record)),
+        }
+        line |= {name: vars(record)[name] for name in FIELDS if name in vars(record)}
+        if record.exc_text:
+            line["traceback"] = record.exc_text
+        elif record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return self._fitting(line)
+
+    def _fitting(self, line: dict[str, Any]) -> str:
+        text = _json(line)
+        while self._most_bytes and len(text) >= self._most_bytes:
+            name = max(line, key=lambda each: len(str(line[each])))
+            long = str(line[name])
+            line[name] = f"{long[: len(long) // 3]} ... {long[-len(long) // 3 :]}"
+            text = _json(line)
+        return text
+
+
+def _moment(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S.%f}"[:-3] + "Z"
+
+
+def _message(record: logging.LogRecord) -> str:
+    try:
+        return record.getMessage()
+    except Exception:  # the program logs badly: write the record, and its fault
+        return f"{record.msg!s}: its arguments do not fit: {traceback.format_exc(limit=0)}"
+
+
+def _json(line: dict[str, Any]) -> str:
+    try:
+        return json.dumps(line, default=str, allow_nan=False)
+    except ValueError:  # NaN and the infinities are no JSON: write them as texts
+        said = {
+            name: value if isinstance(value, str | int | None) else str(value)
+            for name, value in line.items()
+        }
+        return json.dumps(said)
+
+
+def style(ctx: typer.Context, value: LogStyle) -> LogStyle:
+    """Write the log in a style until the program ends: a callback of the option."""
+    if value == "json" and "dpq.log" in ctx.meta:
+        handler: logging.Handler = ctx.meta["dpq.log"]
+        in_shared_pipe = ctx.params.get("child_of") is not None
+        handler.setFormatter(JsonLines(PIPE_BYTES if in_shared_pipe else None))
+        ctx.find_root().with_resource(_all_in(handler))
+    return value
+
+
+@contextmanager
+def _all_in(handler: logging.Handler) -> Iterator[None]:
+    """Let a handler write the records of all loggers, and the messages of this program."""
+    global on_talk
+    own, everybody = logging.getLogger("dpq"), logging.getLogger()
+    own.removeHandler(handler)
+    everybody.addHandler(handler)
+    before, on_talk = on_talk, lambda text: handler.handle(_talked(text))
+    try:
+        yield
+    finally:
+        on_talk = before
+        everybody.removeHandler(handler)
+
+
+def _talked(text: str) -> logging.LogRecord:
+    first, _, rest = text.partition(": ")
+    level = LEVELS.get(first, logging.ERROR if "Traceback (most" in first else logging.INFO)
+    said = rest if first in LEVELS else text
+    record = logging.LogRecord("dpq.cli", level, "", 0, "%s", (said,), None)
+    record.event = "message"
+    return record
+
+
+Log = Annotated[
+    LogStyle,
+    typer.Option(
+        "--log",
+        envvar="DPQ_LOG",
+        callback=style,
+        help="How to log: text; or json, one object on each line, with stable keys.",
+        rich_help_panel="Seldom needed",
+    ),
+]

@@ -16,13 +16,15 @@ from redis.exceptions import ResponseError
 from rich.progress import SpinnerColumn
 
 from dpq import DPQ, DPQError, TaskState
-from dpq.cli._options import (
+from dpq.cli._command import (
     DEFAULT_QUEUE,
     DEFAULT_URL,
     Json,
+    Name,
+    Positive,
     Queues,
     Url,
-    flag,
+    command,
     named_queues,
     option,
 )
@@ -52,41 +54,15 @@ WITHIN_SECONDS = 5.0
 SAID = ("meaning", "way_out")
 
 
+@command
 def doctor(
     ctx: typer.Context,
-    quick: Annotated[
-        bool, flag("Only see that the server answers: for alarms, containers.", "--quick")
-    ] = False,
-    worker: Annotated[
-        float | None,
-        option(
-            "SECONDS",
-            "With --quick: each queue has a worker on this host with a younger heartbeat. Workers "
-            "send one every 10 s.",
-            unset="not checked",
-            min=0,
-        ),
-    ] = None,
-    host: Annotated[str | None, option("NAME", "The host for --worker.", unset="this one")] = None,
-    oldest: Annotated[
-        float | None,
-        option(
-            "SECONDS",
-            "With --quick: the oldest ready task of each queue is due for less than this.",
-            unset="not checked",
-            min=0,
-        ),
-    ] = None,
-    timeout: Annotated[
-        float, option("SECONDS", "With --quick: the server answers within this.", min=0.001)
-    ] = WITHIN_SECONDS,
-    load_scripts: Annotated[
-        bool,
-        flag(
-            "Only load all scripts into the server, for users without EVAL; prints how many.",
-            "--load-scripts",
-        ),
-    ] = False,
+    quick: bool = False,
+    worker: Positive | None = None,
+    host: Name | None = None,
+    oldest: Positive | None = None,
+    timeout: Annotated[float, option("SECONDS", min=0.001)] = WITHIN_SECONDS,
+    load_scripts: bool = False,
     json: Json = False,
     queue: Queues = None,
     url: Url = DEFAULT_URL,
@@ -95,6 +71,16 @@ def doctor(
 
     It also judges the queue, as `dpq why` does. The exit code is 1 if there are problems, or if the
     queue does not go on by itself. It changes nothing, and is safe while the queue is in use.
+
+    Args:
+        quick: Only see that the server answers: for alarms and containers.
+        worker: With --quick: fail if a queue has no worker on this host with a heartbeat younger
+            than this. Workers send one every 10 s.
+        host: The host for --worker; by default this one.
+        oldest: With --quick: fail if a task of a queue has been due for this long.
+        timeout: With --quick: fail if the server does not answer within this.
+        load_scripts: Only load all scripts into the server, for users without EVAL; prints how
+            many.
     """
     names = named_queues(ctx, queue) or [DEFAULT_QUEUE]
     if load_scripts:

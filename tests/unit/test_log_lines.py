@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support import steers
 
 from dpq.cli import _terminal
-from dpq.cli._log import PIPE_BYTES, JsonLines
+from dpq.cli._terminal import PIPE_BYTES, JsonLines
 from dpq.limits.permit import HeldPermit
 from dpq.model.display import CleanRecords
 from dpq.model.log_fields import FIELDS, fields
