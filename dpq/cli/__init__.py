@@ -13,7 +13,7 @@ import typer
 import dpq
 from dpq.cli import admin, bulk, daemon, doctor, limits, look, produce, run, task, web, worker
 from dpq.cli._command import DEFAULT_QUEUE, DEFAULT_URL, AnyUrl, Queue, add
-from dpq.cli._terminal import Program, log_to_stderr, show_fault, tell_warnings
+from dpq.cli._terminal import Program, log_to_stderr, show_fault
 
 __all__ = ["app", "main"]
 
@@ -68,7 +68,6 @@ def root(
     Exit codes: 0 done, 1 failed, 2 wrong usage.
     """
     log_to_stderr(ctx, verbose)
-    tell_warnings(ctx)
 
 
 def _page(name: str, panel: str, text: str) -> typer.Typer:

@@ -7,18 +7,17 @@ ASCII, so no character of a remote text ends it or steers a terminal.
 
 import json
 import logging
+import math
 import os
 import re
 import sys
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime
-from functools import wraps
 from types import TracebackType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, ParamSpec, TypeVar
+from typing import Annotated, Any, Literal, NoReturn
 
 import typer
 from pydantic_core import to_json
@@ -28,16 +27,12 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from rich.console import Console
 from typer.core import TyperGroup
 
+from dpq.explain.verdict import Verdict, server_away
 from dpq.model.display import shown, shown_json
 from dpq.model.errors import ConfigurationError, DPQError, ServerWarning
 from dpq.model.log_fields import FIELDS
 from dpq.model.masking import mask
-
-if TYPE_CHECKING:
-    from dpq.explain.verdict import Verdict
-
-P = ParamSpec("P")
-T = TypeVar("T")
+from dpq.queue.looking import no_answer
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
 
@@ -109,7 +104,9 @@ def tables() -> Console:
 
 
 def log_to_stderr(ctx: typer.Context, verbose: int) -> None:
-    """Show the library's log until the program ends: warnings, or more with each `-v`."""
+    """Show the library's log: warnings, or more with each `-v`; no warning of the server."""
+    global on_talk
+    on_talk = None
     logger, handler = logging.getLogger("dpq"), logging.StreamHandler()
     handler.setFormatter(TEXT)
     before = logger.level
@@ -118,34 +115,27 @@ def log_to_stderr(ctx: typer.Context, verbose: int) -> None:
     ctx.meta["dpq.log"] = handler
     ctx.call_on_close(lambda: logger.removeHandler(handler))
     ctx.call_on_close(lambda: logger.setLevel(before))
-
-
-def tell_warnings(ctx: typer.Context) -> None:
-    """Write each warning in one line, until the program ends; none of the server."""
     ctx.with_resource(warnings.catch_warnings())
     warnings.simplefilter("ignore", ServerWarning)
     warnings.showwarning = lambda message, *_: talk(f"warning: {message}")
 
 
-def for_long(command: Callable[P, T]) -> Callable[P, T]:
-    """Let a command that runs for long log what it does without `-v`, and warn of the server."""
-
-    @wraps(command)
-    def run(*args: P.args, **given: P.kwargs) -> T:
-        logger = logging.getLogger("dpq")
-        logger.setLevel(logging.DEBUG if logger.level < logging.WARNING else logging.INFO)
-        warnings.simplefilter("default", ServerWarning)
-        return command(*args, **given)
-
-    return run
+def log_more() -> None:
+    """Log what a daemon does without `-v`, and warn of its server."""
+    logger = logging.getLogger("dpq")
+    logger.setLevel(logging.DEBUG if logger.level < logging.WARNING else logging.INFO)
+    warnings.simplefilter("default", ServerWarning)
 
 
 class Program(TyperGroup):
     """The program: shows each error as one line, with the password in the URL masked."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Accept `-v` also behind the command."""
-        return super().parse_args(ctx, loud_first(args))
+        """Move every `-v` to the front, but nothing behind `--`."""
+        end = args.index("--") if "--" in args else len(args)
+        loud = [word for word in args[:end] if word == "--verbose" or re.fullmatch("-v+", word)]
+        rest = [word for word in args[:end] if word not in loud]
+        return super().parse_args(ctx, loud + rest + args[end:])
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command."""
@@ -169,22 +159,12 @@ class Program(TyperGroup):
         return result
 
 
-def server_away_by(error: BaseException, queue: str = "") -> "Verdict | None":
+def server_away_by(error: BaseException, queue: str = "") -> Verdict | None:
     """Make the verdict `server away` of an error which says that a server does not answer."""
-    from dpq.explain.verdict import server_away
-    from dpq.queue.looking import no_answer
-
     silent = isinstance(error, RedisConnectionError | RedisTimeoutError)
     if not silent or isinstance(error, AuthenticationError):  # then the server has answered
         return None
     return server_away(queue, no_answer(error), time.time() * 1000)
-
-
-def loud_first(args: list[str]) -> list[str]:
-    """Move every `-v` to the front, but nothing behind `--`."""
-    end = args.index("--") if "--" in args else len(args)
-    loud = [word for word in args[:end] if word == "--verbose" or re.fullmatch("-v+", word)]
-    return loud + [word for word in args[:end] if word not in loud] + args[end:]
 
 
 def _report(ctx: Any, error: Exception, code: int) -> NoReturn:
@@ -213,80 +193,39 @@ LEVELS = {"error": logging.ERROR, "warning": logging.WARNING}
 class JsonLines(logging.Formatter):
     """Formats records as JSON, one in a line of `most_bytes` at most."""
 
-    def __init__(self, most_bytes: int | None = None) -> None:
+    def __init__(self, most_bytes: float = math.inf) -> None:
         super().__init__()
         self._most_bytes = most_bytes
 
     def format(self, record: logging.LogRecord) -> str:
         """Write a record: its time, level, logger, message and fields."""
-        line: dict[str, Any] = {
-            "time": _moment(record.created),
-            "level": record.levelname,
-            "logger": record.name,
-            "message": shown(_message(record)),
-        }
+        at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        line: dict[str, Any] = {"time": at.replace("+00:00", "Z"), "level": record.levelname}
+        line |= {"logger": record.name, "message": shown(record.getMessage())}
         line |= {name: vars(record)[name] for name in FIELDS if name in vars(record)}
         if record.exc_text:
             line["traceback"] = record.exc_text
         elif record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return self._fitting(line)
-
-    def _fitting(self, line: dict[str, Any]) -> str:
-        text = _json(line)
-        while self._most_bytes and len(text) >= self._most_bytes:
+        while len(text := json.dumps(line, default=str)) >= self._most_bytes:
             name = max(line, key=lambda each: len(str(line[each])))
             long = str(line[name])
             line[name] = f"{long[: len(long) // 3]} ... {long[-len(long) // 3 :]}"
-            text = _json(line)
         return text
 
 
-def _moment(seconds: float) -> str:
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S.%f}"[:-3] + "Z"
-
-
-def _message(record: logging.LogRecord) -> str:
-    try:
-        return record.getMessage()
-    except Exception:  # the program logs badly: write the record, and its fault
-        return f"{record.msg!s}: its arguments do not fit: {traceback.format_exc(limit=0)}"
-
-
-def _json(line: dict[str, Any]) -> str:
-    try:
-        return json.dumps(line, default=str, allow_nan=False)
-    except ValueError:  # NaN and the infinities are no JSON: write them as texts
-        said = {
-            name: value if isinstance(value, str | int | None) else str(value)
-            for name, value in line.items()
-        }
-        return json.dumps(said)
-
-
 def style(ctx: typer.Context, value: LogStyle) -> LogStyle:
-    """Write the log in a style until the program ends: a callback of the option."""
+    """Write the log of all loggers, and all messages, in a style: a callback of the option."""
+    global on_talk
     if value == "json" and "dpq.log" in ctx.meta:
         handler: logging.Handler = ctx.meta["dpq.log"]
         in_shared_pipe = ctx.params.get("child_of") is not None
-        handler.setFormatter(JsonLines(PIPE_BYTES if in_shared_pipe else None))
-        ctx.find_root().with_resource(_all_in(handler))
+        handler.setFormatter(JsonLines(PIPE_BYTES if in_shared_pipe else math.inf))
+        logging.getLogger("dpq").removeHandler(handler)
+        logging.getLogger().addHandler(handler)
+        ctx.find_root().call_on_close(lambda: logging.getLogger().removeHandler(handler))
+        on_talk = lambda text: handler.handle(_talked(text))  # noqa: E731
     return value
-
-
-@contextmanager
-def _all_in(handler: logging.Handler) -> Iterator[None]:
-    """Let a handler write the records of all loggers, and the messages of this program."""
-    global on_talk
-    own, everybody = logging.getLogger("dpq"), logging.getLogger()
-    own.removeHandler(handler)
-    everybody.addHandler(handler)
-    before, on_talk = on_talk, lambda text: handler.handle(_talked(text))
-    try:
-        yield
-    finally:
-        on_talk = before
-        everybody.removeHandler(handler)
 
 
 def _talked(text: str) -> logging.LogRecord:

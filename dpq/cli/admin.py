@@ -11,7 +11,7 @@ import typer
 from pydantic_core import from_json
 
 from dpq import DPQ
-from dpq.cli._command import ForSeconds, Id, Json, NewOrder, on_new_queue, on_queue, option
+from dpq.cli import _command as cmd
 from dpq.cli._progress import Bar
 from dpq.cli._terminal import Failed, emit, talk
 from dpq.cli.produce import open_lines
@@ -31,8 +31,8 @@ SHOWN = 5
 """Ids of damaged tasks that are named."""
 
 
-@on_new_queue
-def pause(q: DPQ[Any], seconds: ForSeconds = None) -> None:
+@cmd.on_new_queue
+def pause(q: DPQ[Any], seconds: cmd.ForSeconds = None) -> None:
     """Pause the queue: no consumer gets a task.
 
     Args:
@@ -43,22 +43,22 @@ def pause(q: DPQ[Any], seconds: ForSeconds = None) -> None:
     talk(f"paused {q.queue_name!r} {how_long}")
 
 
-@on_new_queue
+@cmd.on_new_queue
 def resume(q: DPQ[Any]) -> None:
     """End a pause: consumers get tasks again."""
     q.resume(by=this_user("dpq admin resume"))
     talk(f"resumed {q.queue_name!r}")
 
 
-@on_queue
+@cmd.on_queue
 def events(
     q: DPQ[Any],
-    after: Id | None = None,
-    count: Annotated[int, option("COUNT", "-n", min=1, max=AT_ONCE)] = 100,
+    after: cmd.Id | None = None,
+    count: Annotated[int, cmd.option("COUNT", "-n", min=1, max=AT_ONCE)] = 100,
     follow: Annotated[bool, typer.Option("--follow", "-f")] = False,
-    task: Id | None = None,
-    kind: Annotated[list[str] | None, option("KIND")] = None,
-    json: Json = False,
+    task: cmd.Id | None = None,
+    kind: Annotated[list[str] | None, cmd.option("KIND")] = None,
+    json: cmd.Json = False,
 ) -> None:
     """Show what happened: failed attempts, deaths, 429s, limits set; the oldest first.
 
@@ -118,7 +118,7 @@ class _Counted:
         self._lines.seek(place)
 
 
-@on_queue
+@cmd.on_queue
 def export(q: DPQ[Any]) -> None:
     """Write a queue to stdout, as lines of JSON: settings, limits and all tasks.
 
@@ -149,14 +149,14 @@ def export(q: DPQ[Any]) -> None:
         )
 
 
-@on_new_queue
+@cmd.on_new_queue
 def import_(
     q: DPQ[Any],
-    file: Annotated[Path | None, option("PATH")] = None,
+    file: Annotated[Path | None, cmd.option("PATH")] = None,
     follow: bool = False,
     keep: bool = False,
     again: bool = False,
-    order: NewOrder | None = None,
+    order: cmd.NewOrder | None = None,
 ) -> None:
     """Add the tasks of an export to a queue, from stdin; nothing is added twice.
 

@@ -9,18 +9,8 @@ import typer
 from rich.progress import BarColumn
 
 from dpq import DPQ, Filter, TaskState
+from dpq.cli import _command as cmd
 from dpq.cli import _terminal
-from dpq.cli._command import (
-    Limited,
-    Name,
-    NewPriority,
-    OfGroup,
-    OfReason,
-    Positive,
-    Seconds,
-    Text,
-    on_queue,
-)
 from dpq.cli._progress import Bar
 from dpq.cli._terminal import Failed, talk
 from dpq.model.display import shown
@@ -37,23 +27,23 @@ MOST_LEASES = 10**9
 Action = Literal["cancel", "update", "run", "release", "bury", "replay", "purge", "drop"]
 
 
-@on_queue
+@cmd.on_queue
 def bulk(
     q: DPQ[Any],
     action: Annotated[Action, typer.Argument()],
     state: TaskState | None = None,
-    group: OfGroup | None = None,
-    key_prefix: Text | None = None,
-    least: Limited | None = None,
-    most: Limited | None = None,
-    older_than: Seconds | None = None,
-    text: Text | None = None,
-    reason: OfReason | None = None,
-    priority: NewPriority | None = None,
-    because: Text | None = None,
-    rate: Limited | None = None,
-    worker: Name | None = None,
-    held_for: Positive | None = None,
+    group: cmd.OfGroup | None = None,
+    key_prefix: cmd.Text | None = None,
+    least: cmd.Limited | None = None,
+    most: cmd.Limited | None = None,
+    older_than: cmd.Seconds | None = None,
+    text: cmd.Text | None = None,
+    reason: cmd.OfReason | None = None,
+    priority: cmd.NewPriority | None = None,
+    because: cmd.Text | None = None,
+    rate: cmd.Limited | None = None,
+    worker: cmd.Name | None = None,
+    held_for: cmd.Positive | None = None,
     dry_run: bool = False,
     yes: bool = False,
 ) -> None:

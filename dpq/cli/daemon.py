@@ -19,8 +19,8 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 import typer
 
 from dpq import DPQ
-from dpq.cli._command import DEFAULT_URL, Name, Queues, Url, command, named_queues, option
-from dpq.cli._terminal import Failed, Log, for_long, talk
+from dpq.cli import _command as cmd
+from dpq.cli._terminal import Failed, Log, log_more, talk
 from dpq.link.connect import Opened, open_url
 from dpq.model.log_fields import fields
 from dpq.model.masking import server_name as server_name_of
@@ -39,8 +39,8 @@ ASK_SECONDS = 10.0
 
 NOT_BEGUN = Health(live=True, ready=False, reasons=("it has not begun",))
 
-Address = Annotated[str, option("ADDRESS")]
-PortNumber = Annotated[int, option("PORT", min=0, max=65535)]
+Address = Annotated[str, cmd.option("ADDRESS")]
+PortNumber = Annotated[int, cmd.option("PORT", min=0, max=65535)]
 
 
 def missing(error: ImportError, extra: str, way_out: str) -> Failed:
@@ -126,15 +126,14 @@ def health_source(number: int | None, host: str) -> HealthSource:
     return source
 
 
-@command
-@for_long
+@cmd.command
 def metrics(
     ctx: typer.Context,
     host: Address = LOCAL,
     port: PortNumber = 9377,
-    server_name: Name | None = None,
-    queue: Queues = None,
-    url: Url = DEFAULT_URL,
+    server_name: cmd.Name | None = None,
+    queue: cmd.Queues = None,
+    url: cmd.Url = cmd.DEFAULT_URL,
 ) -> None:
     """Answer scrapes of Prometheus until Ctrl-C: tasks, rates, limits, workers.
 
@@ -148,8 +147,9 @@ def metrics(
         server_name: The label `server` of the metrics: by default host:port/db of the URL, or the
             path of its socket. Programs that read the same server need the same name.
     """
+    log_more()
     opened = open_url(url)
-    names = named_queues(ctx, queue, also=False)
+    names = cmd.named_queues(ctx, queue, also=False)
     with closing(opened), closing(serve_metrics(opened, names, host, port, server_name)) as served:
         talk(f"{served.url}/metrics; Ctrl-C ends it")
         threading.Event().wait()
@@ -173,18 +173,17 @@ def serve_metrics(
     return Port(host, port, make_wsgi_app(exporter.registry), "metrics")
 
 
-@command
-@for_long
+@cmd.command
 def scheduler(
     ctx: typer.Context,
-    queue: Queues = None,
+    queue: cmd.Queues = None,
     log: Log = "text",
     health_port: PortNumber | None = None,
     health_host: Address = LOCAL,
     metrics_port: PortNumber | None = None,
     metrics_host: Address = LOCAL,
-    server_name: Name | None = None,
-    url: Url = DEFAULT_URL,
+    server_name: cmd.Name | None = None,
+    url: cmd.Url = cmd.DEFAULT_URL,
 ) -> None:
     """Run the scheduler until SIGTERM or Ctrl-C: due tasks and expired leases become ready.
 
@@ -201,7 +200,8 @@ def scheduler(
             one.
         health_host: The address of --health-port; 0.0.0.0 for all.
     """
-    names = named_queues(ctx, queue, also=False) or None
+    log_more()
+    names = cmd.named_queues(ctx, queue, also=False) or None
     source = health_source(health_port, health_host)
 
     def watch(daemon: Scheduler) -> None:

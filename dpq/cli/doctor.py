@@ -16,18 +16,7 @@ from redis.exceptions import ResponseError
 from rich.progress import SpinnerColumn
 
 from dpq import DPQ, DPQError, TaskState
-from dpq.cli._command import (
-    DEFAULT_QUEUE,
-    DEFAULT_URL,
-    Json,
-    Name,
-    Positive,
-    Queues,
-    Url,
-    command,
-    named_queues,
-    option,
-)
+from dpq.cli import _command as cmd
 from dpq.cli._progress import Bar
 from dpq.cli._terminal import FAILED, Failed, emit, say, server_away_by, talk
 from dpq.explain.operations import Operations
@@ -54,18 +43,18 @@ WITHIN_SECONDS = 5.0
 SAID = ("meaning", "way_out")
 
 
-@command
+@cmd.command
 def doctor(
     ctx: typer.Context,
     quick: bool = False,
-    worker: Positive | None = None,
-    host: Name | None = None,
-    oldest: Positive | None = None,
-    timeout: Annotated[float, option("SECONDS", min=0.001)] = WITHIN_SECONDS,
+    worker: cmd.Positive | None = None,
+    host: cmd.Name | None = None,
+    oldest: cmd.Positive | None = None,
+    timeout: Annotated[float, cmd.option("SECONDS", min=0.001)] = WITHIN_SECONDS,
     load_scripts: bool = False,
-    json: Json = False,
-    queue: Queues = None,
-    url: Url = DEFAULT_URL,
+    json: cmd.Json = False,
+    queue: cmd.Queues = None,
+    url: cmd.Url = cmd.DEFAULT_URL,
 ) -> None:
     """Check the server and all that the queue stores; explain each problem and its way out.
 
@@ -82,7 +71,7 @@ def doctor(
         load_scripts: Only load all scripts into the server, for users without EVAL; prints how
             many.
     """
-    names = named_queues(ctx, queue) or [DEFAULT_QUEUE]
+    names = cmd.named_queues(ctx, queue) or [cmd.DEFAULT_QUEUE]
     if load_scripts:
         with closing(open_url(url)) as opened:
             print(load_all(opened.client))
@@ -152,11 +141,11 @@ def _watched(steps: Steps[T], bar: Bar) -> Steps[T]:
     answer, pages = None, 0
     while True:
         try:
-            command = steps.send(answer)
+            asked = steps.send(answer)
         except StopIteration as end:
             found: T = end.value
             return found
-        answer = yield command
+        answer = yield asked
         pages += 1
         bar.show(f"checked {pages * PAGE} entries")
 

@@ -7,20 +7,8 @@ import typer
 from redis.exceptions import ResponseError
 
 from dpq import DPQ, Quota, RateLimit
+from dpq.cli import _command as cmd
 from dpq.cli import _terminal
-from dpq.cli._command import (
-    ForSeconds,
-    Id,
-    Json,
-    N,
-    Name,
-    Names,
-    argument,
-    on_new_queue,
-    on_queue,
-    option,
-    reader,
-)
 from dpq.cli._render import limit_table, scope_name
 from dpq.cli._terminal import Failed, emit, tables, talk
 from dpq.limits import words
@@ -46,7 +34,7 @@ def _rate(text: str) -> RateLimit | Quota:
         raise ConfigurationError(f"{error}; if it is a group, write --group {text}") from None
 
 
-LimitGroup = Annotated[str, option("NAME", "--group", help="A group; if not given, the queue.")]
+LimitGroup = Annotated[str, cmd.option("NAME", "--group", help="A group; if not given, the queue.")]
 EveryGroup = Annotated[
     bool, typer.Option("--every-group", help="Each group without a limit of its own.")
 ]
@@ -64,21 +52,21 @@ def _scope(group: str | None, every_group: bool) -> str | None:
     return None if group is None else label("group", group)
 
 
-@on_new_queue
+@cmd.on_new_queue
 def set_limit(
     q: DPQ[Any],
     rates: Annotated[
         list[RateLimit] | None,  # quotas too, but typer takes no union
-        argument("RATE", parser=reader(_rate)),
+        cmd.argument("RATE", parser=cmd.reader(_rate)),
     ] = None,
     group: LimitGroup | None = None,
     every_group: EveryGroup = False,
-    concurrency: N | None = None,
+    concurrency: cmd.N | None = None,
     in_order: bool = False,
-    member: Names = None,
-    weight: Annotated[float | None, option("TURNS")] = None,
-    max_tasks: N | None = None,
-    max_waiting: N | None = None,
+    member: cmd.Names = None,
+    weight: Annotated[float | None, cmd.option("TURNS")] = None,
+    max_tasks: cmd.N | None = None,
+    max_waiting: cmd.N | None = None,
     when_full: Literal["refuse", "drop_worst"] | None = None,
     reset: bool = False,
     yes: Sure = False,
@@ -189,8 +177,8 @@ def _all_states(q: DPQ[Any]) -> list[LimitState]:
     return states + [each for each in q.admin.groups() if each.group not in known]
 
 
-@on_queue
-def list_limits(q: DPQ[Any], group: Name | None = None, json: Json = False) -> None:
+@cmd.on_queue
+def list_limits(q: DPQ[Any], group: cmd.Name | None = None, json: cmd.Json = False) -> None:
     """Show all limits, the units that are left, and which groups are closed.
 
     Args:
@@ -206,7 +194,7 @@ def list_limits(q: DPQ[Any], group: Name | None = None, json: Json = False) -> N
         talk(_bounds(q))
 
 
-@on_new_queue
+@cmd.on_new_queue
 def clear_limit(
     q: DPQ[Any],
     group: LimitGroup | None = None,
@@ -217,12 +205,12 @@ def clear_limit(
     _change(q, _scope(group, every_group), None, yes)
 
 
-@on_queue
+@cmd.on_queue
 def undo_limit(
     q: DPQ[Any],
     group: LimitGroup | None = None,
     every_group: EveryGroup = False,
-    event: Id | None = None,
+    event: cmd.Id | None = None,
     yes: Sure = False,
 ) -> None:
     """Put back the limit that stood before the last change. A second undo undoes the first.
@@ -243,13 +231,13 @@ def undo_limit(
     _change(q, scope, limit_change.rules_before(chosen), yes)
 
 
-GroupName = Annotated[str, argument("NAME", help="The group's name.")]
-OneMember = Annotated[str, option("NAME", help="Only this member of its pool.")]
+GroupName = Annotated[str, cmd.argument("NAME", help="The group's name.")]
+OneMember = Annotated[str, cmd.option("NAME", help="Only this member of its pool.")]
 
 
-@on_new_queue
+@cmd.on_new_queue
 def close_group(
-    q: DPQ[Any], name: GroupName, seconds: ForSeconds = None, member: OneMember | None = None
+    q: DPQ[Any], name: GroupName, seconds: cmd.ForSeconds = None, member: OneMember | None = None
 ) -> None:
     """Close a group, or one member of its pool: no consumer gets its tasks.
 
@@ -261,7 +249,7 @@ def close_group(
     talk(f"closed {_named(name, member)} of {q.queue_name!r} {how_long}")
 
 
-@on_new_queue
+@cmd.on_new_queue
 def open_group(q: DPQ[Any], name: GroupName, member: OneMember | None = None) -> None:
     """Open a group, or a member of its pool: its tasks run again, as its limit allows."""
     q.delay_group(name, 0, member=member)

@@ -13,23 +13,7 @@ from rich.live import Live
 from rich.progress import BarColumn
 
 from dpq import DPQ, Task, TaskState
-from dpq.cli._command import (
-    DEFAULT_QUEUE,
-    DEFAULT_URL,
-    AnyTaskId,
-    Count,
-    Id,
-    Json,
-    Key,
-    Name,
-    Queue,
-    Url,
-    argument,
-    command,
-    existing,
-    on_queue,
-    option,
-)
+from dpq.cli import _command as cmd
 from dpq.cli._progress import Bar
 from dpq.cli._render import HISTORY, QUEUES, TASKS, batch_bar, changes, counts, report
 from dpq.cli._terminal import FAILED, Failed, at_terminal, emit, say, server_away_by, tables, talk
@@ -47,13 +31,13 @@ from dpq.views import words
 from dpq.views.verdict import say_drain
 
 
-@on_queue
+@cmd.on_queue
 def peek(
     q: DPQ[Any],
-    count: Count = 10,
+    count: cmd.Count = 10,
     state: TaskState = TaskState.READY,
-    after: Id | None = None,
-    json: Json = False,
+    after: cmd.Id | None = None,
+    json: cmd.Json = False,
 ) -> None:
     """Show the first tasks of one state, without popping them; the best or soonest first.
 
@@ -74,13 +58,13 @@ def show_tasks(queue: str, state: TaskState, tasks: list[Any], json: bool) -> No
     report(f"{state} in {queue}", TASKS, tasks, json=json, none=none)
 
 
-@on_queue
+@cmd.on_queue
 def get(
     q: DPQ[Any],
-    task_id: AnyTaskId = None,
-    key: Key | None = None,
-    wait: Annotated[float | None, option("[SECONDS]", min=0)] = None,
-    json: Json = False,
+    task_id: cmd.AnyTaskId = None,
+    key: cmd.Key | None = None,
+    wait: Annotated[float | None, cmd.option("[SECONDS]", min=0)] = None,
+    json: cmd.Json = False,
 ) -> None:
     """Show one task and its events as JSON; or wait for its end, and print its result.
 
@@ -135,12 +119,12 @@ def _state(task: Task[Any]) -> str:
     return str(task.state.value)
 
 
-@command
+@cmd.command
 def why(
-    task_id: Annotated[str | None, argument("[ID]")] = None,
-    json: Json = False,
-    url: Url = DEFAULT_URL,
-    queue: Queue = DEFAULT_QUEUE,
+    task_id: Annotated[str | None, cmd.argument("[ID]")] = None,
+    json: cmd.Json = False,
+    url: cmd.Url = cmd.DEFAULT_URL,
+    queue: cmd.Queue = cmd.DEFAULT_QUEUE,
 ) -> None:
     """Say in one sentence why the queue does not move, or why a task is not running yet.
 
@@ -156,7 +140,7 @@ def why(
         if verdict.state in (VerdictState.SERVER_AWAY, VerdictState.UNKNOWN_QUEUE):
             raise typer.Exit(FAILED)
         return
-    with existing(url, queue) as q:
+    with cmd.existing(url, queue) as q:
         sentence = q.why(task_id)
     emit({"id": task_id, "sentence": sentence}) if json else say(sentence)
 
@@ -186,7 +170,7 @@ def verdict_data(verdict: Verdict) -> dict[str, Any]:
 
 Watch = Annotated[
     float,
-    option(
+    cmd.option(
         "[SECONDS]",
         min=0.1,
         help="Look again this often, until Ctrl-C; without a number, each second.",
@@ -194,13 +178,13 @@ Watch = Annotated[
 ]
 
 
-@on_queue
+@cmd.on_queue
 def stats(
     q: DPQ[Any],
     watch: Watch | None = None,
-    batch: Name | None = None,
-    history: Annotated[float | None, option("SECONDS", min=1)] = None,
-    json: Json = False,
+    batch: cmd.Name | None = None,
+    history: Annotated[float | None, cmd.option("SECONDS", min=1)] = None,
+    json: cmd.Json = False,
 ) -> None:
     """Say how the queue stands, then its tasks in each state, the totals, and when it is done.
 
@@ -276,8 +260,10 @@ def _show_batch(q: DPQ[Any], name: str, seconds: float | None, json: bool) -> No
         _redraw(map(batch_bar, looks()), live=seconds is not None)
 
 
-@command
-def queues(watch: Watch | None = None, json: Json = False, url: Url = DEFAULT_URL) -> None:
+@cmd.command
+def queues(
+    watch: Watch | None = None, json: cmd.Json = False, url: cmd.Url = cmd.DEFAULT_URL
+) -> None:
     """Show all queues that the server knows, how many tasks each has, and the verdict on each.
 
     If a queue cannot be read, its row shows the error, and the exit code is 1.

@@ -19,18 +19,7 @@ from rich.progress import BarColumn, TaskProgressColumn, TimeElapsedColumn
 
 from dpq import DPQ, Push, QueueFullError
 from dpq.batch.lines import BYTE_ORDER_MARK, Numbered, slices
-from dpq.cli._command import (
-    FOREVER,
-    Name,
-    NewOrder,
-    Number,
-    Seconds,
-    Units,
-    argument,
-    on_new_queue,
-    option,
-    reader,
-)
+from dpq.cli import _command as cmd
 from dpq.cli._progress import Bar
 from dpq.cli._terminal import Failed, talk
 from dpq.model.errors import DPQError
@@ -47,8 +36,8 @@ def _moment(text: object) -> datetime:
     raise ValueError(f"at: {text!r} must be a time with a time zone, as in 2026-12-24T18:00+01:00")
 
 
-_attempts = reader(
-    lambda text: math.inf if text == FOREVER else int(text), f"a whole number, or {FOREVER}"
+_attempts = cmd.reader(
+    lambda text: math.inf if text == cmd.FOREVER else int(text), f"a whole number, or {cmd.FOREVER}"
 )
 
 OPTIONS = {
@@ -58,33 +47,33 @@ OPTIONS = {
 """Arguments of the library's `push` that are options."""
 
 
-@on_new_queue
+@cmd.on_new_queue
 def push(
     q: DPQ[Any],
     ctx: typer.Context,
-    payload: Annotated[str | None, argument("[JSON]")] = None,
-    file: Annotated[Path | None, option("PATH")] = None,
+    payload: Annotated[str | None, cmd.argument("[JSON]")] = None,
+    file: Annotated[Path | None, cmd.option("PATH")] = None,
     full: bool = False,
-    priority: Number = 0,
-    delay: Seconds = 0,
-    at: Annotated[Any, option("MOMENT", parser=reader(_moment))] = None,
-    group: Name | None = None,
-    key: Name | None = None,
+    priority: cmd.Number = 0,
+    delay: cmd.Seconds = 0,
+    at: Annotated[Any, cmd.option("MOMENT", parser=cmd.reader(_moment))] = None,
+    group: cmd.Name | None = None,
+    key: cmd.Name | None = None,
     on_duplicate: Annotated[
-        Literal["keep", "update", "raise_priority", "rerun", "error"], option("MODE")
+        Literal["keep", "update", "raise_priority", "rerun", "error"], cmd.option("MODE")
     ] = "keep",
-    max_attempts: Annotated[Any, option("N", parser=_attempts)] = DEFAULT_MAX_ATTEMPTS,
-    expires_in: Seconds | None = None,
-    cost: Units = 1,
-    every: Seconds | None = None,
-    cron: Annotated[str | None, option("EXPR")] = None,
-    timezone: Annotated[str, option("ZONE")] = "UTC",
-    batch: Name | None = None,
+    max_attempts: Annotated[Any, cmd.option("N", parser=_attempts)] = DEFAULT_MAX_ATTEMPTS,
+    expires_in: cmd.Seconds | None = None,
+    cost: cmd.Units = 1,
+    every: cmd.Seconds | None = None,
+    cron: Annotated[str | None, cmd.option("EXPR")] = None,
+    timezone: Annotated[str, cmd.option("ZONE")] = "UTC",
+    batch: cmd.Name | None = None,
     seal: bool = False,
-    unique_for: Seconds | None = None,
-    after: Annotated[list[str] | None, option("ID")] = None,
-    timeout: Seconds = 0,
-    order: NewOrder | None = None,
+    unique_for: cmd.Seconds | None = None,
+    after: Annotated[list[str] | None, cmd.option("ID")] = None,
+    timeout: cmd.Seconds = 0,
+    order: cmd.NewOrder | None = None,
 ) -> None:
     """Add one task, or one for each line of a file or of stdin; print the ids.
 

@@ -18,7 +18,7 @@ from rich.progress import BarColumn
 
 from dpq import AsyncDPQ, RateLimit
 from dpq.batch import BatchJob, BatchOutcome, Progress, run_batch
-from dpq.cli._command import Name, argument, command, named, option, reader
+from dpq.cli import _command as cmd
 from dpq.cli._progress import Bar, repeated
 from dpq.cli._terminal import FAILED, INTERRUPTED, emit, talk
 from dpq.explain.pace import KEPT_SECONDS, Point, pace_of
@@ -34,31 +34,31 @@ JOB_OPTIONS = (
 """Options that are attributes of the job."""
 
 
-@command
+@cmd.command
 def run(
     ctx: typer.Context,
-    file: Annotated[Path, argument("FILE.jsonl", exists=True, dir_okay=False)],
+    file: Annotated[Path, cmd.argument("FILE.jsonl", exists=True, dir_okay=False)],
     url: Annotated[str, typer.Option("--url")],
     limit: Annotated[
         list[RateLimit] | None,  # quotas too, but typer takes no union
-        option("RATE", parser=reader(words.read_word)),
+        cmd.option("RATE", parser=cmd.reader(words.read_word)),
     ] = None,
-    save: Annotated[Path | None, option("FILE")] = None,
-    also: Annotated[list[Path] | None, option("FILE", exists=True, dir_okay=False)] = None,
+    save: Annotated[Path | None, cmd.option("FILE")] = None,
+    also: Annotated[list[Path] | None, cmd.option("FILE", exists=True, dir_okay=False)] = None,
     ordered: bool = False,
-    header: Annotated[list[str] | None, option("'NAME: VALUE'")] = None,
-    header_env: Annotated[list[str] | None, option("'NAME: VARIABLE'")] = None,
-    workers: Annotated[int, option("N", min=1, max=MAX_CONCURRENCY)] = 64,
-    group: Name | None = None,
-    cost_from: Annotated[str | None, option("FIELD")] = None,
-    timeout: Annotated[float, option("SECONDS", min=0.001)] = 600.0,
-    attempts: Annotated[int, option("N", min=1)] = 10,
-    visibility: Annotated[float, option("SECONDS", min=0.1)] = 30.0,
+    header: Annotated[list[str] | None, cmd.option("'NAME: VALUE'")] = None,
+    header_env: Annotated[list[str] | None, cmd.option("'NAME: VARIABLE'")] = None,
+    workers: Annotated[int, cmd.option("N", min=1, max=MAX_CONCURRENCY)] = 64,
+    group: cmd.Name | None = None,
+    cost_from: Annotated[str | None, cmd.option("FIELD")] = None,
+    timeout: Annotated[float, cmd.option("SECONDS", min=0.001)] = 600.0,
+    attempts: Annotated[int, cmd.option("N", min=1)] = 10,
+    visibility: Annotated[float, cmd.option("SECONDS", min=0.1)] = 30.0,
     retry_dead: bool = False,
     again: bool = False,
     json: bool = False,
-    redis: Annotated[str | None, option("URL")] = None,
-    queue: Name | None = None,
+    redis: Annotated[str | None, cmd.option("URL")] = None,
+    queue: cmd.Name | None = None,
 ) -> None:
     """Send each line of FILE to an API, within its limits, and save the answers.
 
@@ -111,8 +111,8 @@ def run(
     job = BatchJob(
         limits=[*(limit or ())],
         headers=_headers(header or (), header_env or ()),
-        server=redis or (str(root.params["url"]) if named(root, "url") else ""),
-        queue=queue or (str(root.params["queue"]) if named(root, "queue") else ""),
+        server=redis or (str(root.params["url"]) if cmd.named(root, "url") else ""),
+        queue=queue or (str(root.params["queue"]) if cmd.named(root, "queue") else ""),
         group=group or "",
         also=also or (),
         **same,
@@ -147,11 +147,11 @@ def _headers(given: list[str] | tuple[()], in_variables: list[str] | tuple[()]) 
     return headers
 
 
-def _pair(text: str, option: str, what: str) -> tuple[str, str]:
+def _pair(text: str, flag: str, what: str) -> tuple[str, str]:
     name, colon, value = text.partition(":")
     name, value = name.strip(), value.strip()
     if not (colon and value and re.fullmatch("[A-Za-z0-9!#$%&'*+.^_`|~-]+", name)):
-        raise typer.BadParameter(f"write it as 'NAME: {what}'", param_hint=option)
+        raise typer.BadParameter(f"write it as 'NAME: {what}'", param_hint=flag)
     return name, value
 
 

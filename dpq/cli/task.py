@@ -6,26 +6,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from dpq import DPQ, NO_RESULT, Task, TaskNotFoundError, TaskState
-from dpq.cli._command import (
-    AnyTaskId,
-    Count,
-    Id,
-    Json,
-    Key,
-    Limited,
-    NewPriority,
-    OfGroup,
-    OfReason,
-    Seconds,
-    TaskId,
-    Text,
-    Token,
-    Units,
-    argument,
-    on_new_queue,
-    on_queue,
-    option,
-)
+from dpq.cli import _command as cmd
 from dpq.cli._terminal import Failed, emit, talk
 from dpq.cli.look import show_tasks
 from dpq.cli.produce import json_value
@@ -34,7 +15,7 @@ from dpq.model.results import DEFAULT_KEEP
 from dpq.queue.inside import operations_of, session_of
 from dpq.verbs.stored import chosen_by
 
-FromNow = Annotated[float, argument("SECONDS", help="Seconds from now.")]
+FromNow = Annotated[float, cmd.argument("SECONDS", help="Seconds from now.")]
 
 
 def _held(q: DPQ[Any], task_id: str, token: int) -> Task[Any]:
@@ -48,13 +29,13 @@ def _gone(q: DPQ[Any], task_id: str) -> Failed:
     return Failed(f"task {task_id} is gone: finished, cancelled, or never in {q.queue_name!r}")
 
 
-@on_queue
+@cmd.on_queue
 def ack(
     q: DPQ[Any],
-    task_id: TaskId,
-    token: Token,
-    result: Annotated[str | None, option("JSON")] = None,
-    keep: Seconds = DEFAULT_KEEP,
+    task_id: cmd.TaskId,
+    token: cmd.Token,
+    result: Annotated[str | None, cmd.option("JSON")] = None,
+    keep: cmd.Seconds = DEFAULT_KEEP,
 ) -> None:
     """Finish a task: it is deleted.
 
@@ -68,14 +49,14 @@ def ack(
     talk(f"finished {task_id}")
 
 
-@on_queue
+@cmd.on_queue
 def fail(
     q: DPQ[Any],
-    task_id: TaskId,
-    token: Token,
-    error: Text | None = None,
-    delay: Seconds | None = None,
-    priority: NewPriority | None = None,
+    task_id: cmd.TaskId,
+    token: cmd.Token,
+    error: cmd.Text | None = None,
+    delay: cmd.Seconds | None = None,
+    priority: cmd.NewPriority | None = None,
 ) -> None:
     """Count a failed attempt. The task runs again later, or is dead after its last attempt.
 
@@ -87,13 +68,13 @@ def fail(
     talk(f"failed {task_id}")
 
 
-@on_queue
+@cmd.on_queue
 def release(
     q: DPQ[Any],
-    task_id: TaskId,
-    token: Token,
-    delay: Seconds = 0,
-    priority: NewPriority | None = None,
+    task_id: cmd.TaskId,
+    token: cmd.Token,
+    delay: cmd.Seconds = 0,
+    priority: cmd.NewPriority | None = None,
 ) -> None:
     """Give a task back. The attempt does not count, and the task keeps its position.
 
@@ -104,14 +85,14 @@ def release(
     talk(f"released {task_id}")
 
 
-@on_queue
+@cmd.on_queue
 def rate_limited(
     q: DPQ[Any],
-    task_id: TaskId,
-    token: Token,
-    seconds: Annotated[float, argument("SECONDS")],
+    task_id: cmd.TaskId,
+    token: cmd.Token,
+    seconds: Annotated[float, cmd.argument("SECONDS")],
     scope: Literal["group", "queue", "task", "member"] = "member",
-    status: Annotated[int | None, option("STATUS", min=100, max=999)] = None,
+    status: Annotated[int | None, cmd.option("STATUS", min=100, max=999)] = None,
 ) -> None:
     """Give a task back after a 429, and close its group for all consumers. No attempt counts.
 
@@ -125,13 +106,13 @@ def rate_limited(
     talk(f"rate limited {task_id} for {seconds:g} s")
 
 
-@on_queue
+@cmd.on_queue
 def bury(
     q: DPQ[Any],
-    task_id: TaskId,
-    token: Token,
-    reason: Text = "buried by hand",
-    priority: NewPriority | None = None,
+    task_id: cmd.TaskId,
+    token: cmd.Token,
+    reason: cmd.Text = "buried by hand",
+    priority: cmd.NewPriority | None = None,
 ) -> None:
     """Give a task up: it becomes a dead letter.
 
@@ -142,20 +123,20 @@ def bury(
     talk(f"buried {task_id}")
 
 
-@on_queue
-def extend(q: DPQ[Any], task_id: TaskId, token: Token, seconds: FromNow) -> None:
+@cmd.on_queue
+def extend(q: DPQ[Any], task_id: cmd.TaskId, token: cmd.Token, seconds: FromNow) -> None:
     """Extend a lease: it ends that many seconds from now. Prints the end, in UTC."""
     print(q.extend(_held(q, task_id, token), seconds).isoformat())
 
 
-@on_queue
+@cmd.on_queue
 def update(
     q: DPQ[Any],
-    task_id: AnyTaskId = None,
-    key: Key | None = None,
-    priority: NewPriority | None = None,
-    delay: Seconds | None = None,
-    cost: Units = None,
+    task_id: cmd.AnyTaskId = None,
+    key: cmd.Key | None = None,
+    priority: cmd.NewPriority | None = None,
+    delay: cmd.Seconds | None = None,
+    cost: cmd.Units = None,
 ) -> None:
     """Change a stored task. If it is running, the change counts for its next attempt.
 
@@ -167,9 +148,12 @@ def update(
     talk(f"updated {task_id or key}")
 
 
-@on_queue
+@cmd.on_queue
 def cancel(
-    q: DPQ[Any], task_id: AnyTaskId = None, key: Key | None = None, not_running: bool = False
+    q: DPQ[Any],
+    task_id: cmd.AnyTaskId = None,
+    key: cmd.Key | None = None,
+    not_running: bool = False,
 ) -> None:
     """Remove a task, or free a key that stayed taken after its task had ended.
 
@@ -188,14 +172,14 @@ def cancel(
         talk(f"cancelled {task_id or key}")
 
 
-@on_new_queue
+@cmd.on_new_queue
 def pop(
     q: DPQ[Any],
-    count: Count = 1,
-    wait: Annotated[float, option("[SECONDS]")] = 0,
-    visibility: Seconds = DEFAULT_VISIBILITY,
+    count: cmd.Count = 1,
+    wait: Annotated[float, cmd.option("[SECONDS]")] = 0,
+    visibility: cmd.Seconds = DEFAULT_VISIBILITY,
     ack: bool = False,
-    id: Id | None = None,
+    id: cmd.Id | None = None,
     force: bool = False,
 ) -> None:
     """Take the best ready task, and print it as a line of JSON, with its id and token.
@@ -234,13 +218,13 @@ def _why_none(q: DPQ[Any]) -> str:
     return f"no task is ready in {q.queue_name!r}"
 
 
-@on_queue
+@cmd.on_queue
 def list_dead(
     q: DPQ[Any],
-    count: Count = 20,
-    reason: OfReason | None = None,
-    group: OfGroup | None = None,
-    json: Json = False,
+    count: cmd.Count = 20,
+    reason: cmd.OfReason | None = None,
+    group: cmd.OfGroup | None = None,
+    json: cmd.Json = False,
 ) -> None:
     """Show dead tasks with their reason and last error; the newest first.
 
@@ -256,14 +240,14 @@ def list_dead(
         talk(f"{more} more: dpq dead list -n {count + more}")
 
 
-@on_queue
+@cmd.on_queue
 def replay(
     q: DPQ[Any],
-    ids: Annotated[list[str] | None, argument("[ID]...")] = None,
+    ids: Annotated[list[str] | None, cmd.argument("[ID]...")] = None,
     everything: Annotated[bool, typer.Option("--all")] = False,
-    reason: OfReason | None = None,
-    group: OfGroup | None = None,
-    rate: Limited | None = None,
+    reason: cmd.OfReason | None = None,
+    group: cmd.OfGroup | None = None,
+    rate: cmd.Limited | None = None,
 ) -> None:
     """Make dead tasks ready again, with all their attempts; print how many.
 

@@ -8,8 +8,8 @@ from typing import Any
 import typer
 
 from dpq import DPQ
-from dpq.cli._command import DEFAULT_URL, Name, Names, Queues, Text, Url, command, named_queues
-from dpq.cli._terminal import for_long, talk
+from dpq.cli import _command as cmd
+from dpq.cli._terminal import log_more, talk
 from dpq.cli.daemon import LOCAL, Address, PortNumber, missing
 from dpq.link.connect import open_url
 from dpq.model.errors import ConfigurationError
@@ -19,20 +19,19 @@ TOKEN_VARIABLE = "DPQ_WEB_TOKEN"  # noqa: S105 - its name
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
-@command
-@for_long
+@cmd.command
 def web(
     ctx: typer.Context,
     host: Address = LOCAL,
     port: PortNumber = 8321,
     write: bool = False,
-    token_env: Name = TOKEN_VARIABLE,
-    name: Names = None,
-    badge: Text | None = None,
+    token_env: cmd.Name = TOKEN_VARIABLE,
+    name: cmd.Names = None,
+    badge: cmd.Text | None = None,
     no_payloads: bool = False,
-    server_name: Name | None = None,
-    queue: Queues = None,
-    url: Url = DEFAULT_URL,
+    server_name: cmd.Name | None = None,
+    queue: cmd.Queues = None,
+    url: cmd.Url = cmd.DEFAULT_URL,
 ) -> None:
     """Show queues in a browser until Ctrl-C: tasks, limits, dead letters, workers.
 
@@ -52,6 +51,7 @@ def web(
         server_name: The server's name on each page, and the label `server` of /metrics; by default
             the URL without its password.
     """
+    log_more()
     try:
         import uvicorn
 
@@ -77,7 +77,7 @@ def web(
     opened = open_url(url)
     with closing(opened):
         known: Any = Known(opened.client)
-        if names := named_queues(ctx, queue, also=False):
+        if names := cmd.named_queues(ctx, queue, also=False):
             known = Named([DPQ(opened.client, each) for each in names])
         site = app(known, access=access, badge=badge or "", server=server_name or opened.label)
         server = uvicorn.Server(uvicorn.Config(site, log_level="warning", lifespan="off"))

@@ -7,27 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from dpq.cli._command import (
-    DEFAULT_QUEUE,
-    DEFAULT_URL,
-    Count,
-    Id,
-    Json,
-    Name,
-    Positive,
-    Queues,
-    Seconds,
-    Url,
-    argument,
-    command,
-    named,
-    named_queues,
-    option,
-)
+from dpq.cli import _command as cmd
 from dpq.cli._job import Job, run_task, work
 from dpq.cli._processes import Parent, children, end_with, report_through
 from dpq.cli._render import LEASES, WORKERS, report
-from dpq.cli._terminal import Failed, Log, emit, for_long, talk
+from dpq.cli._terminal import Failed, Log, emit, log_more, talk
 from dpq.cli.daemon import LOCAL, Address, PortNumber, health_source
 from dpq.explain.operations import Operations
 from dpq.explain.verdict import NAMES_SHOWN
@@ -46,21 +30,20 @@ SETTINGS = ["concurrency", "prefetch", "order", "visibility", "time_limit", "kee
 """Options that are arguments of the worker."""
 
 
-@command
-@for_long
+@cmd.command
 def worker(
     ctx: typer.Context,
-    target: Annotated[str, argument("MODULE:NAME")],
-    concurrency: Annotated[int, option("N", min=1, max=MAX_CONCURRENCY)] = 1,
-    prefetch: Annotated[int, option("N", min=0, max=MAX_PREFETCH)] = 0,
+    target: Annotated[str, cmd.argument("MODULE:NAME")],
+    concurrency: Annotated[int, cmd.option("N", min=1, max=MAX_CONCURRENCY)] = 1,
+    prefetch: Annotated[int, cmd.option("N", min=0, max=MAX_PREFETCH)] = 0,
     order: QueueOrder = "strict",
-    visibility: Seconds | None = None,
-    time_limit: Seconds | None = None,
-    keep_result: Seconds | None = None,
-    grace: Positive = DEFAULT_GRACE,
-    processes: Annotated[int | None, option("N", min=1, max=MAX_PROCESSES)] = None,
+    visibility: cmd.Seconds | None = None,
+    time_limit: cmd.Seconds | None = None,
+    keep_result: cmd.Seconds | None = None,
+    grace: cmd.Positive = DEFAULT_GRACE,
+    processes: Annotated[int | None, cmd.option("N", min=1, max=MAX_PROCESSES)] = None,
     drain: bool = False,
-    task: Id | None = None,
+    task: cmd.Id | None = None,
     force: bool = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q")] = False,
     log: Log = "text",
@@ -68,8 +51,8 @@ def worker(
     health_host: Address = LOCAL,
     child_of: Annotated[int | None, typer.Option(hidden=True, is_eager=True)] = None,
     report_to: Annotated[int | None, typer.Option(hidden=True)] = None,
-    queue: Queues = None,
-    url: Url = DEFAULT_URL,
+    queue: cmd.Queues = None,
+    url: cmd.Url = cmd.DEFAULT_URL,
 ) -> None:
     """Run handlers of tasks until SIGTERM or Ctrl-C.
 
@@ -102,11 +85,12 @@ def worker(
             one.
         health_host: The address of --health-port; 0.0.0.0 for all.
     """
+    log_more()
     settings = {name: ctx.params[name] for name in SETTINGS}
-    names = named_queues(ctx, queue)
+    names = cmd.named_queues(ctx, queue)
     source = health_source(health_port, health_host)
     on_beat = None if report_to is None else report_through(report_to, source)
-    where = url if named(ctx, "url") else None
+    where = url if cmd.named(ctx, "url") else None
     job = Job(target, where, names, settings, drain, quiet, on_beat, log, source)
     if quiet:
         logging.getLogger("dpq").setLevel(logging.WARNING)
@@ -135,18 +119,18 @@ def _lead(job: Job, ctx: typer.Context, count: int) -> int:
     return parent.run()
 
 
-@command
+@cmd.command
 def workers(
     ctx: typer.Context,
-    quiet: Name | None = None,
-    unquiet: Name | None = None,
+    quiet: cmd.Name | None = None,
+    unquiet: cmd.Name | None = None,
     leases: bool = False,
-    worker: Name | None = None,
-    older_than: Positive | None = None,
-    count: Count = 100,
-    queue: Queues = None,
-    json: Json = False,
-    url: Url = DEFAULT_URL,
+    worker: cmd.Name | None = None,
+    older_than: cmd.Positive | None = None,
+    count: cmd.Count = 100,
+    queue: cmd.Queues = None,
+    json: cmd.Json = False,
+    url: cmd.Url = cmd.DEFAULT_URL,
 ) -> None:
     """List the workers of all known queues, or of the named ones; or make one quiet.
 
@@ -173,9 +157,9 @@ def workers(
         raise typer.BadParameter("it goes with no --quiet", param_hint="--unquiet")
     none = "no worker has reported; if a queue had no push so far, name it with --queue"
     with closing(open_url(url)) as opened:
-        names = [name.encode() for name in named_queues(ctx, queue, also=False)]
+        names = [name.encode() for name in cmd.named_queues(ctx, queue, also=False)]
         if not names:
-            names = [*dict.fromkeys([*all_names(opened.client), DEFAULT_QUEUE.encode()])]
+            names = [*dict.fromkeys([*all_names(opened.client), cmd.DEFAULT_QUEUE.encode()])]
         if leases:
             _show_leases(opened.client, names, (count, worker, older_than), json)
             return
