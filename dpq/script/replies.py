@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from dpq.limits.pools import UNTIL_OPENED_MS
-from dpq.model.reports import BatchState
 from dpq.model.errors import (
     BatchFinishedError,
     ConfigurationError,
@@ -23,7 +22,7 @@ from dpq.model.errors import (
 )
 from dpq.model.moments import moment_of
 from dpq.model.payload import Codec
-from dpq.model.reports import Problem
+from dpq.model.reports import BatchState, Problem
 from dpq.model.schedule import Later, read_later
 from dpq.model.task import Task, TaskName, TaskState
 from dpq.script.records import NO_RECORD, UNREADABLE, make_task, read_payload, stored_task
