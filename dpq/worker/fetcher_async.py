@@ -192,6 +192,8 @@ class AsyncFetcher:
         """Send pop after pop; return the tasks, and True if all have answered, into `by_queue`."""
         plan, taken = self._plan, list[Taken]()
         for index in plan.asked():
+            if len(taken) >= room:
+                return taken, False
             sent, before = time.monotonic(), by_queue.get(index, [])
             batch = await self._exchange(plan.pop(index, room - len(taken), before, beyond))
             plan.timed(sent)
@@ -203,8 +205,6 @@ class AsyncFetcher:
             self._taken = deque(sorted([*self._taken, *new], key=lambda each: each.at))
             by_queue[index] = watches_after(batch, before, plan.ahead)
             self._look = self._look or bool(batch.failed)  # more may stand behind the refused task
-            if len(taken) >= room:
-                return taken, False
         return taken, True
 
     async def _all_gone(self) -> bool:
