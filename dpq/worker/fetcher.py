@@ -91,7 +91,6 @@ class Fetcher:
     Attributes:
         ends: The deliveries whose end is to be sent.
         change: The sign that a handler has ended, or that the run is to end.
-        took: Takes in how long a handler ran.
     """
 
     def __init__(self, plan: FetchPlan, session: Any, wakeups: WakeUps, change: Change) -> None:
@@ -99,7 +98,7 @@ class Fetcher:
         self.change = change
         self._plan, self._deliveries, self._state = plan, plan.deliveries, plan.state
         self._session, self._wakeups = session, wakeups
-        self._prefetch, self.took = plan.state.prefetch, plan.handled
+        self._prefetch = plan.state.prefetch
         # Handlers that end together would begin together again, and idle while all are fetched.
         self._at_once = max(AT_ONCE, plan.state.concurrency // AT_ONCE, self._prefetch)
         self._taken: deque[Taken] = deque()
@@ -268,8 +267,11 @@ class Fetcher:
             self._give_back_taken(lambda taken: done.closes(taken.queue_index, taken.lease.task))
         self._ends_since = min(self._ends_since, time.monotonic())
 
-    def confirm(self) -> None:
-        """Send the ends of deliveries now, if they wait for a confirmation."""
+    def handled(self, done: Done | None, seconds: float) -> None:
+        """Take over the end of a handler that ran so long; wait if its end is to be confirmed."""
+        self._plan.handled(seconds)
+        if done:
+            self.add(done)
         if self._plan.confirms:
             self.send_ends()
 

@@ -90,7 +90,6 @@ class AsyncFetcher:
     Attributes:
         ends: The deliveries whose end is to be sent.
         change: The sign that a handler has ended, or that the run is to end.
-        took: Takes in how long a handler ran.
     """
 
     def __init__(
@@ -100,7 +99,7 @@ class AsyncFetcher:
         self.change = change
         self._plan, self._deliveries, self._state = plan, plan.deliveries, plan.state
         self._session, self._wakeups = session, wakeups
-        self._prefetch, self.took = plan.state.prefetch, plan.handled
+        self._prefetch = plan.state.prefetch
         # Handlers that end together would begin together again, and idle while all are fetched.
         self._at_once = max(AT_ONCE, plan.state.concurrency // AT_ONCE, self._prefetch)
         self._taken: deque[Taken] = deque()
@@ -269,8 +268,11 @@ class AsyncFetcher:
             self._give_back_taken(lambda taken: done.closes(taken.queue_index, taken.lease.task))
         self._ends_since = min(self._ends_since, time.monotonic())
 
-    async def confirm(self) -> None:
-        """Send the ends of deliveries now, if they wait for a confirmation."""
+    async def handled(self, done: Done | None, seconds: float) -> None:
+        """Take over the end of a handler that ran so long; wait if its end is to be confirmed."""
+        self._plan.handled(seconds)
+        if done:
+            self.add(done)
         if self._plan.confirms:
             await self.send_ends()
 
