@@ -20,6 +20,7 @@ from redis.exceptions import RedisError
 
 from dpq.limits.signals import RateLimited
 from dpq.link.blocks import block_seconds
+from dpq.link.cluster import forbidden
 from dpq.link.waiter import Waiter, sleep
 from dpq.link.watches import (
     Marker,
@@ -33,7 +34,7 @@ from dpq.model.backoff import FIRST_PAUSE_SECONDS
 from dpq.script.command import Steps
 from dpq.worker.change import Change
 from dpq.worker.deliveries import Done, Taken
-from dpq.worker.fetch_plan import FetchPlan, none_live
+from dpq.worker.fetch_plan import FetchPlan
 from dpq.worker.run_state import EXCHANGE, LATEST_ACK_SECONDS, Holding
 
 LOOK_SECONDS = 0.1
@@ -206,9 +207,19 @@ class Fetcher:
         return taken, True
 
     def _all_gone(self) -> bool:
+        """Return True if no queue has a live task, as far as all of them say.
+
+        Raise the error if the user may not read the stats: the worker would wait for ever.
+        """
         counts = [operations.stats() for operations in self._plan.operations]
         with self.change.others():
-            return none_live(self._session.send_all(counts))
+            answers = self._session.send_all(counts)
+        for answer in filter(forbidden, answers):
+            raise answer
+        return not any(
+            isinstance(each, Exception) or each.ready + each.delayed + each.invisible + each.waiting
+            for each in answers
+        )
 
     def _exchange(self, *operations: Steps[Any]) -> Any:
         """Send the ends of deliveries, and run operations; return the last result."""
