@@ -22,14 +22,7 @@ from dpq.limits.signals import RateLimited
 from dpq.link.blocks import block_seconds
 from dpq.link.cluster import forbidden
 from dpq.link.waiter import Waiter, sleep
-from dpq.link.watches import (
-    Marker,
-    Watch,
-    owned_markers,
-    owned_of_queues,
-    time_left,
-    watches_after,
-)
+from dpq.link.watches import Marker, Watch, owned_markers, owned_of_queues, time_left, watches_after
 from dpq.model.backoff import FIRST_PAUSE_SECONDS
 from dpq.script.command import Steps
 from dpq.worker.change import Change

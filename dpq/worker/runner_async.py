@@ -28,17 +28,11 @@ log = logging.getLogger(__name__)
 class AsyncRunner:
     """Calls the handlers of one run of a worker, at most `concurrency` at once."""
 
-    def __init__(
-        self,
-        calls: HandlerCalls[Any],
-        fetcher: AsyncFetcher,
-        state: RunState,
-    ) -> None:
+    def __init__(self, calls: HandlerCalls[Any], fetcher: AsyncFetcher, state: RunState) -> None:
         self._calls, self._fetcher, self._state = calls, fetcher, state
         self._running: dict[asyncio.Task[Any], Call] = {}
-        self._threads = ThreadPoolExecutor(
-            state.concurrency, "dpq-handler"
-        )  # begins none before a call
+        # It begins no thread before a call.
+        self._threads = ThreadPoolExecutor(state.concurrency, "dpq-handler")
 
     @property
     def running(self) -> list[Holding]:
@@ -156,8 +150,7 @@ class AsyncRunner:
 
 def _cancel_lost(call: Call, handling: "asyncio.Task[Any]") -> None:
     call.lose()
-    task = call.task.id
-    cancelled = call.lease.cancelled
+    task, cancelled = call.task.id, call.lease.cancelled
     handling.cancel(f"task {task} was cancelled" if cancelled else f"lease of {task} lost")
 
 
