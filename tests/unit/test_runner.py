@@ -46,8 +46,7 @@ class Stage:
     def runner(self) -> tuple[Runner, ScriptedFetcher]:
         fetcher: Any = ScriptedFetcher(self.taken, self.deliveries, self.state)
         runner = Runner(
-            *(self.calls, fetcher, self.state, threading.RLock()),
-            guarded=lambda work: work(),
+            *(self.calls, fetcher, self.state, threading.RLock()), guarded=lambda work: work()
         )
         return runner, fetcher
 

@@ -11,16 +11,7 @@ import fakeredis
 import pytest
 from kit.scripted import a_task
 
-from dpq import (
-    DPQ,
-    AsyncDPQ,
-    AsyncWorker,
-    Backoff,
-    ConfigurationError,
-    Reject,
-    Tasks,
-    Worker,
-)
+from dpq import DPQ, AsyncDPQ, AsyncWorker, Backoff, ConfigurationError, Reject, Tasks, Worker
 from dpq.queue import lease_renewal
 from dpq.worker.fetch_plan import AskOrder
 from dpq.worker.handlers import finder
