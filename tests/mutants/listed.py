@@ -407,9 +407,10 @@ push_on_commit | a rollback pushes all the same | daemon/django
 + pending()
 
 # Unsettled
-to_send_again | an end that the server did not hear of is not sent again | contract/worker_refused
--             again += [each._replace(budgets=()) for each in _next_try(done, result)]
-+             pass
+Deliveries._answered | an end that the server did not hear of is not sent again
+| contract/worker_refused
+- return _next_try(done, result)
++ return ()
 cancel.lua | a dead task can be cancelled | lua/cancel
 - if not task or redis.call('ZSCORE', dead, id) then
 + if not task then
