@@ -739,8 +739,6 @@ class AsyncDPQ(AsyncQueueLife[P]):
         """Look at the first `n` tasks of one state, best or soonest first.
 
         Args:
-            n: The most tasks to return.
-            state: The state whose tasks to return.
             after: The id of the last task of the page before: the call goes on behind it. All tasks
                 before it are read again, 100 in a round trip.
 
@@ -786,14 +784,12 @@ class AsyncDPQ(AsyncQueueLife[P]):
     ) -> None:
         """Remove a live task. If it is running, its handler is told, and its holder finds it gone.
 
-        A worker hears of it within a third of the visibility, and after 10 s at most: the context
-        of its handler says `cancelled`, and a coroutine is cancelled. The holder's next call raises
-        `LeaseLostError`, whose `cancelled` is True; an ack returns False. A recurring task does not
-        come back.
+        Name the task by its id or its key. A worker hears of it within a third of the visibility,
+        and after 10 s at most: the context of its handler says `cancelled`, and a coroutine is
+        cancelled. The holder's next call raises `LeaseLostError`, whose `cancelled` is True; an ack
+        returns False. A recurring task does not come back.
 
         Args:
-            task_id: The id.
-            key: The key, instead of the id.
             running: False leaves a running task alone, and raises.
 
         Raises:
@@ -1004,7 +1000,6 @@ class AsyncDPQ(AsyncQueueLife[P]):
         stay granted. What a host has said is left (`observe`) is forgotten when a group is opened.
 
         Args:
-            group: The group.
             seconds: Seconds from now; 0 opens; None closes until it is opened.
             member: A member of the group's pool, to close or open that one alone: with None as
                 `seconds`, for a key that was revoked (401, 402).
