@@ -50,6 +50,7 @@ WORDS = [
     (r"await ", ""),
     (r"Awaitable\[((?:[^][]|\[[^][]*\])*)\]", r"\1"),
     (r"AbstractAsyncContextManager", "AbstractContextManager"),
+    (r"_AsyncGeneratorContextManager", "_GeneratorContextManager"),
     (r"asynccontextmanager", "contextmanager"),
     (r"StopAsyncIteration", "StopIteration"),
     (r"Async([A-Z]\w*)", r"\1"),

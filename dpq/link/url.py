@@ -57,7 +57,7 @@ def explained(label: str) -> Iterator[None]:
         # The cause may quote the password, so the text shows a cause only if this module wrote it.
         why = f" ({error})" if isinstance(error, ConfigurationError) else ""
         if label == "***":
-            why = " (it has no scheme: write redis:// before the host)"
+            why = " (write redis:// before the host)"
         if isinstance(error, TypeError):
             why = " (it has a parameter that redis-py does not know)"
         raise ConfigurationError(f"cannot use the URL {label!r}{why}: use {SCHEMES}") from None

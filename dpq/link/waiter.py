@@ -207,7 +207,7 @@ def sleep(waiter: Waiter, watches: Sequence[Watch], until: float, stop: Any = No
     while (wait := time_left(watches, until)) > 0:
         marker = waiter.wait(wait, stop)
         if marker:
-            watches[marker.number].marker_received(marker.moment)
+            watches[marker.number].marker_received(marker.moment, marker.second)
         if stop and stop.done():
             return False
         if not marker:

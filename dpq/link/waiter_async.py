@@ -208,7 +208,7 @@ async def sleep(
     while (wait := time_left(watches, until)) > 0:
         marker = await waiter.wait(wait, stop)
         if marker:
-            watches[marker.number].marker_received(marker.moment)
+            watches[marker.number].marker_received(marker.moment, marker.second)
         if stop and stop.done():
             return False
         if not marker:

@@ -26,14 +26,7 @@ from soak.servers import Node, Pair
 from support import PATIENCE_S, find_all_binaries, has_waitaof, wait_for
 
 import dpq
-from dpq import (
-    DPQ,
-    AsyncDPQ,
-    ConfigurationError,
-    NotConfirmedError,
-    Push,
-    Retry,
-)
+from dpq import DPQ, AsyncDPQ, ConfigurationError, NotConfirmedError, Push, Retry
 from dpq.link.cluster import Node as ServerNode
 from dpq.script import durability as durability_module
 from dpq.script.assembly import script, script_names

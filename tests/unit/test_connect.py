@@ -24,13 +24,7 @@ from dpq.link.asking import ask
 from dpq.link.cluster import Node
 from dpq.link.connect import open_url
 from dpq.link.connect_async import open_url_async
-from dpq.link.url import (
-    CONNECT_TIMEOUT_S,
-    RETRIES,
-    SOCKET_TIMEOUT_S,
-    explained,
-    read_url,
-)
+from dpq.link.url import CONNECT_TIMEOUT_S, RETRIES, SOCKET_TIMEOUT_S, explained, read_url
 from dpq.model.errors import ConfigurationError
 from dpq.model.masking import mask
 
@@ -112,10 +106,7 @@ unix:///x?max_connections=-1 unix://run/x.sock
 """
 
 
-@pytest.mark.parametrize(
-    "url",
-    ["", None, b"redis://host", *MALFORMED.split()],
-)
+@pytest.mark.parametrize("url", ["", None, b"redis://host", *MALFORMED.split()])
 @pytest.mark.parametrize("open_it", [open_url, first_of_asyncio], ids=["DPQ", "AsyncDPQ"])
 def test_a_malformed_url_is_refused_at_once_with_the_forms_that_work(
     open_it: Open, url: str
