@@ -76,10 +76,7 @@ class Node:
         settings = self.settings
         changes |= {"protocol": 2, "decode_responses": False, **internals.no_notices(settings)}
         kind = internals.pool_of(self.client).connection_class
-        try:
-            return kind(**{**settings, **self.changes, **changes})
-        except OSError as error:  # no file descriptor is left: an outage, which loops wait out
-            raise RedisConnectionError(str(error)) from error
+        return kind(**{**settings, **self.changes, **changes})
 
 
 def refused(error: object) -> bool:
