@@ -361,8 +361,8 @@ LeaseLoop.__next__ | a loop until empty ends while others hold tasks
 
 # Terminals
 CleanRecords.clean | an error in a log can forge a record | unit/shown
-- if _more_lines(trace):
-+ if False:
+- indent(shown(text, lines=True), "  ")
++ shown(text, lines=True)
 
 # Windows
 pace | a fraction of a millisecond is given away | lua/pop_limits
