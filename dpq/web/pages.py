@@ -111,38 +111,34 @@ def filter_of(
             return ANY
         return None if value is None else str(value).strip()
 
-    least, most, older, fault = text("least"), text("most"), text("older_than"), first("fault")
-    named, recurring = text("state"), text("recurring")
+    def figure(name: str, called: str = "priority") -> Any:
+        value = text(name)
+        return None if value is ANY or value is None else read_number(value, called)
+
+    named, recurring, fault = text("state"), text("recurring"), first("fault")
     return Filter(
         task_state(state or ("ready" if named is ANY else named)),
         group=text("group"),
-        least=None if least is ANY or least is None else read_number(least, "priority"),
+        least=figure("least"),
         text=text("text"),
         reason=text("reason"),
         fault=None if fault is None else str(fault),
         recurring=False if recurring is ANY else FLAGS.get(str(recurring).lower(), recurring),
         payloads=call.site.guard.access.payloads,
-        most=None if most is ANY or most is None else read_number(most, "priority"),
+        most=figure("most"),
         key_prefix=text("key_prefix"),
-        older_than=None if older is ANY or older is None else read_number(older, "older_than"),
+        older_than=figure("older_than", "older_than"),
     )
 
 
 def query_of(chosen: Filter) -> dict[str, Any]:
     """Write a filter as the query of a link, or the hidden fields of a form."""
-    named = {
-        "state": chosen.of_state.value,
-        "group": chosen.group,
-        "least": "" if chosen.least is None else str(chosen.least),
-        "most": "" if chosen.most is None else str(chosen.most),
-        "key_prefix": chosen.key_prefix,
-        "older_than": "" if chosen.older_than is None else str(chosen.older_than),
-        "text": chosen.text,
-        "reason": chosen.reason,
-        "recurring": "1" if chosen.recurring else "",
-    }
-    query = {name: value for name, value in named.items() if value}
-    return query if chosen.fault is None else query | {"fault": chosen.fault}
+    query: dict[str, Any] = {"state": chosen.of_state.value}
+    for name in FILTERS[1:]:
+        value = getattr(chosen, name)
+        if value is not None and value is not False and (value != "" or name == "fault"):
+            query[name] = "1" if value is True else str(value)
+    return query
 
 
 def look_of(call: Call) -> int:
