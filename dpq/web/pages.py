@@ -5,20 +5,17 @@ from typing import Any
 from redis.exceptions import RedisError
 from starlette.responses import Response
 
-from dpq import ConfigurationError, TaskState
+from dpq import ConfigurationError
 from dpq.model.diagnosis import explain
 from dpq.model.filter import ANY, Filter
 from dpq.model.history import FAILED_KINDS
 from dpq.model.task import task_state
-from dpq.queue.inside import operations_of, session_of
 from dpq.registry.all_queues import inspect_server
-from dpq.types import BatchState, LeaseInfo
+from dpq.types import BatchState
 from dpq.verbs.browse import LOOK_A_PAGE, LOOK_MOST
 from dpq.views.charts import SPANS
 from dpq.views.events import SHOWN, failures
 from dpq.views.words import batch_counts, batch_left
-from dpq.views.workers import working
-from dpq.web.search import holders
 from dpq.web.site import Call, read_number
 
 PAGE = 50
@@ -157,39 +154,6 @@ def dead(call: Call) -> Response:
     snapshot = call.site.snapshot(call.name)
     kinds = call.shared("kinds", look_of(call)) if snapshot.stats.dead else None
     return call.render("dead.html", snapshot=snapshot, kinds=kinds)
-
-
-# Workers, server
-
-
-LEASES_READ = 200
-"""Leases that are read for a page: those that end first."""
-
-
-def leases_of(call: Call) -> list[tuple[LeaseInfo, Any]]:
-    """Read leases, each with its task: the longest held of those that end first."""
-    chosen = Filter(TaskState.INVISIBLE)
-    now_ms = call.site.snapshot(call.name).survey.now_ms
-
-    def read() -> list[tuple[LeaseInfo, Any]]:
-        found = call.browse("search", chosen, (), LEASES_READ, LEASES_READ).tasks
-        leases = session_of(call.queue).run(holders, operations_of(call.queue), found, now_ms)
-        return list(zip(leases, found, strict=True))
-
-    pairs = call.site.shared.get(("leases", call.name), read)
-    return sorted(pairs, key=lambda pair: (pair[0].since, pair[0].token))
-
-
-def workers(call: Call) -> Response:
-    """Show the workers of a queue, and its leases, the longest held first, with their holders."""
-    snapshot = call.site.snapshot(call.name)
-    return call.render(
-        "workers.html",
-        snapshot=snapshot,
-        workers=working([snapshot])[:LEASES_READ],
-        leases=leases_of(call)[:PAGE],
-        payloads=shows_payloads(call),
-    )
 
 
 def server(call: Call) -> Response:
