@@ -69,11 +69,12 @@ def moment(value: datetime | float | None, how: How = "") -> Markup:
 
 def coded(text: str) -> Markup:
     """Write a sentence, with what stands between backticks as code, which a button copies."""
+    code = Markup('<code>{}</code> <button type="button" class="copy" data-copy="{}">Copy</button>')
+    whole = Markup('<span class="whole">{}</span>')  # no line ends in an option
     parts: list[str | Markup] = [*text.split("`")]
-    code = Markup(
-        '<code>{0}</code> <button type="button" class="copy" data-copy="{0}">Copy</button>'
-    )
-    parts[1::2] = [code.format(each) for each in parts[1::2]]
+    for n in range(1, len(parts), 2):
+        words = [whole.format(word) if word[:1] == "-" else word for word in parts[n].split(" ")]
+        parts[n] = code.format(Markup(" ").join(words), parts[n])
     return Markup("").join(parts)
 
 
