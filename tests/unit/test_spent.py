@@ -55,7 +55,4 @@ def test_no_units_below_zero() -> None:
 def test_a_gauge_says_the_learned_rate() -> None:
     """Where 0.2 are learned, no gauge says that 10 may run."""
     learned = state(None, 0.2, 5).model_copy(update={"rate": 0.2})
-    assert [each["text"] for each in gauges(learned)] == [
-        "10/s, now 0.2",
-        "1000/h",
-    ]
+    assert [each["text"] for each in gauges(learned)] == ["10/s, now 0.2", "1000/h"]
