@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from dpq import ConfigurationError
 from dpq.model.diagnosis import explain
-from dpq.model.filter import ANY, Filter
+from dpq.model.filter import Filter
 from dpq.model.history import FAILED_KINDS
 from dpq.model.task import task_state
 from dpq.registry.all_queues import inspect_server
@@ -87,6 +87,9 @@ FILTERS = (
 )
 """The names that a filter may have."""
 
+NUMBERS = {"least": "priority", "most": "priority", "older_than": "older_than"}
+"""Those that are numbers, and what an error calls them."""
+
 
 def filter_of(
     call: Call, values: Any, state: str | None = None, *, lenient: bool = False
@@ -97,35 +100,22 @@ def filter_of(
         raise ConfigurationError(
             f"filter has {unknown[0]!r:.200}: it may have {', '.join(FILTERS)}"
         )
-
-    def first(name: str) -> Any:
+    given: dict[str, Any] = {}
+    for name in FILTERS:
         value = values.get(name)
-        return (value or [None])[0] if isinstance(value, list) else value
-
-    def text(name: str) -> Any:
-        value = first(name)
-        if name not in values or (lenient and not str(value).strip()):
-            return ANY
-        return None if value is None else str(value).strip()
-
-    def figure(name: str, called: str = "priority") -> Any:
-        value = text(name)
-        return None if value is ANY or value is None else read_number(value, called)
-
-    named, recurring, fault = text("state"), text("recurring"), first("fault")
-    return Filter(
-        task_state(state or ("ready" if named is ANY else named)),
-        group=text("group"),
-        least=figure("least"),
-        text=text("text"),
-        reason=text("reason"),
-        fault=None if fault is None else str(fault),
-        recurring=False if recurring is ANY else FLAGS.get(str(recurring).lower(), recurring),
-        payloads=call.site.guard.access.payloads,
-        most=figure("most"),
-        key_prefix=text("key_prefix"),
-        older_than=figure("older_than", "older_than"),
-    )
+        value = (value or [None])[0] if isinstance(value, list) else value
+        if name not in values or (lenient and name != "fault" and not str(value).strip()):
+            continue
+        if value is None:
+            given[name] = None
+        elif name in NUMBERS:
+            given[name] = read_number(value, NUMBERS[name])
+        elif name == "recurring":
+            given[name] = FLAGS.get(str(value).strip().lower(), value)
+        else:
+            given[name] = str(value) if name == "fault" else str(value).strip()
+    given["state"] = task_state(state or given.get("state", "ready"))
+    return Filter(payloads=call.site.guard.access.payloads, **given)
 
 
 def query_of(chosen: Filter) -> dict[str, Any]:

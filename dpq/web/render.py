@@ -131,21 +131,9 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {
-        "attempt_of": attempt_of,
-        "number": number,
-        "rate": rate,
-        "moment": moment,
-        "span": span,
-        "event_text": event_text,
-        "kind_text": kind_text,
-        "segment": segment,
-        "coded": coded,
-        "one_line": one_line_of,
-        "pretty": pretty,
-        "schedule": schedule,
-        "quota": quota_text,
-    }
+    filters: list[Any] = [attempt_of, coded, event_text, kind_text, moment, number, one_line_of]
+    filters += [pretty, quota_text, rate, schedule, segment, span]
+    made.filters |= {function.__name__: function for function in filters}
     functions: list[Any] = [
         drain_ms,
         drawn,
