@@ -36,15 +36,11 @@ SAFE = ("GET", "HEAD")
 EVERY_MS = 2000
 """ms between two looks of a tab at its queue."""
 
-STORY_SHARE = 0.1
-"""The part of one bin for which charts are shared: charts of 14 days take longest to make, and
-change least."""
-
 TASK_SECONDS = 5.0
 """Seconds that the events of a task are shared: a page that stays open reads them again."""
 
 STORY_SECONDS = 30.0
-"""Seconds that charts are shared at least."""
+"""Seconds that charts are shared."""
 
 NOW = b"@@@@@@@@@@NOW"
 """The place of the server's clock in a page: 13 digits of ms."""
@@ -109,14 +105,13 @@ class Site:
         return self.shared.get(("events of", name, id_), read, TASK_SECONDS)
 
     def story(self, name: str, chosen: Span) -> Story:
-        """Return the history of a queue, at most half a minute or a tenth of a bin old."""
+        """Return the history of a queue, at most 30 s old."""
         queue = self.watch(name).queue
 
         def read() -> Story:
             return story(queue.admin.history(chosen.seconds), chosen, self.now_ms())
 
-        seconds = max(STORY_SECONDS, STORY_SHARE * chosen.seconds / chosen.bins)
-        return self.shared.get(("story", name, chosen), read, seconds)
+        return self.shared.get(("story", name, chosen), read, STORY_SECONDS)
 
     def granted(self, name: str) -> list[Granted]:
         """Return what limits had granted at each minute of the last hour, at most 30 s old."""
