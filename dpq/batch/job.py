@@ -1,6 +1,5 @@
 """A job: what is sent where, within which limits, and how its answers are saved."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -111,8 +110,3 @@ def fitted(window: RateLimit | Quota, largest: Mapping[str, int], host: str) -> 
         return window
     burst = max(1, round(window.rate * BURST_SHARE), largest.get(window.unit, 1))
     return replace(window, burst=burst)
-
-
-def queue_word(path: Path) -> str:
-    """Make a word for the name of a queue of a file's name."""
-    return re.sub(r"[^\w.-]", "-", path.stem, flags=re.ASCII)[:40]

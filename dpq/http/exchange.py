@@ -60,9 +60,8 @@ class Exchange(Generic[R]):
 
     def read_body(self, encoding: str | None = None) -> None:
         """Begin to read what the answer has spent, if that is asked for, or when to come again."""
-        if (self._options.spent or self._unreported) and self.ends_with_body:
-            kind = self._answer[1].get("Content-Type")
-            self._reader = BodyReader(kind or "", encoding or "")
+        if self._options.spent or self._unreported:
+            self._reader = BodyReader(self._answer[1].get("Content-Type") or "", encoding or "")
 
     def hear(self, part: bytes) -> None:
         """Read a part of the body, on its way to the caller."""

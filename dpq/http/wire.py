@@ -83,6 +83,10 @@ def group_name(name: str | None) -> str | None:
 class TransportOptions(TypedDict, Generic[R, Q], total=False):
     """The options of all transports.
 
+    Before it is sent, a request raises `LimitTimeoutError` if its units are not there within
+    `timeout`, and `ConfigurationError` if its group is a pool and no option names its member, or
+    the pool does not have it.
+
     Attributes:
         cost: Units of each request, or a function of the request; 1 unless said.
         timeout: Seconds to wait for the units at most; None, as unless said, waits for ever.
