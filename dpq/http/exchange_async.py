@@ -21,11 +21,12 @@ from redis.exceptions import RedisError
 from dpq.http.wire import Options, R
 from dpq.limits.answers import meaning_of, parts_of
 from dpq.limits.usage import Answer, BodyReader
-from dpq.model.errors import DPQError
+from dpq.model.errors import ConfigurationError, DPQError
 from dpq.model.log_fields import fields
 from dpq.model.validation import error_line
 from dpq.queue.pauses_async import THROWN_AWAY
 from dpq.queue.permits_async import AsyncPermit, take_permit_async
+from dpq.queue.queue_async import AsyncDPQ
 
 S = TypeVar("S")
 """The client's type of responses."""
@@ -40,6 +41,10 @@ class AsyncExchange(Generic[R]):
     """One request of an asyncio client."""
 
     def __init__(self, queue: Any, options: Options[R, AsyncPermit]) -> None:
+        if not isinstance(queue, AsyncDPQ):
+            raise ConfigurationError(
+                f"queue is {queue!r}: this client needs an {AsyncDPQ.__name__}"
+            )
         self.permit: Any = None  # None if the request passes without one
         self._queue = queue
         self._options = options

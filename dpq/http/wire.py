@@ -71,6 +71,8 @@ def group_name(name: str | None) -> str | None:
     """Return a valid name of a group: a long or odd name is cut, with its hash behind."""
     if not name:
         return None
+    if not isinstance(name, str):
+        raise ConfigurationError(f"group is {name!r}: it must be a name, or None for no limit")
     encoded = name.encode("utf-8", "replace")
     clean = "".join("?" if unicodedata.category(c) in ("Cc", "Cs") else c for c in name)
     if clean == name and len(encoded) <= MAX_NAME_BYTES:
