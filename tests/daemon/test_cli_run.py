@@ -30,8 +30,7 @@ from dpq.batch.reader import Reader
 from dpq.batch.results import Results
 from dpq.batch.tokens import estimate
 from dpq.cli import app
-from dpq.cli._run_meter import RunMeter, tell_outcome
-from dpq.cli.run import exit_code
+from dpq.cli.run import RunMeter, exit_code, tell_outcome
 from dpq.types import LimitState, QueueStats
 
 pytestmark = pytest.mark.usefixtures("clean_environment")

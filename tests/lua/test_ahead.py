@@ -61,12 +61,7 @@ def test_both_begin_then(q, clock):
 
 
 @pytest.mark.parametrize(
-    "limit",
-    [
-        RateLimit(10, 1, moving=True),
-        RateLimit(10, 1, unit="tokens"),
-        RateLimit(100, 0.01),
-    ],
+    "limit", [RateLimit(10, 1, moving=True), RateLimit(10, 1, unit="tokens"), RateLimit(100, 0.01)]
 )
 def test_only_even_windows_of_requests(q, clock, limit):
     """Whatever counts otherwise, or is shorter than `ahead`, is decided when a task begins."""

@@ -96,10 +96,7 @@ class Scene:
             deliveries=self.plan.deliveries,
             find=finder(lambda task: self.seen.append(task.id)),
         )
-        runner = Runner(
-            *(calls, self.fetcher, self.state, self.lock),
-            guarded=lambda work: work(),
-        )
+        runner = Runner(*(calls, self.fetcher, self.state, self.lock), guarded=lambda work: work())
         threads = [threading.Thread(target=runner.work, daemon=True) for _ in range(count)]
         runner.start_watch()
         for thread in threads:
