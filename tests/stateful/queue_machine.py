@@ -15,7 +15,6 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any, ClassVar
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from limit_model import named
@@ -37,8 +36,6 @@ from dpq import (
 from dpq.script.keys import key_of
 from dpq.types import DeadTask
 
-MOVES_EVERY = 1 if settings.get_current_profile_name() == "soak" else 3
-"""Steps of a machine for one that may export the queue and import it, which takes many calls."""
 BATCH_CHANGED = r'("batch":.*,"text":"(?:\d+ ){4}\w \d+) \d+'
 START_MS = 1_700_000_000_000
 GROUPS = ("a", "b", "a b", "é")
@@ -843,7 +840,6 @@ class QueueMachine(RuleBasedStateMachine):
 
     # Export and import
 
-    @precondition(lambda self: self.steps % MOVES_EVERY == MOVES_EVERY - 1)
     @rule()
     def comes_over(self) -> None:
         """An import into another queue gives the same export again, and the tasks of the model."""
