@@ -1,10 +1,9 @@
-"""redis-py's connections, made to connect within one time limit, and its client of a cluster.
+"""redis-py's connections, made to connect in time, and its client of a cluster.
 
 bounded_async.py has the same names for asyncio.
 """
 
 import threading
-import time
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -15,7 +14,7 @@ from redis.connection import AbstractConnection
 
 from dpq.link.cluster import reachable
 from dpq.link.internals import socket_of
-from dpq.link.url import CONNECT_TIMEOUT_S, ParsedUrl, connect_bound
+from dpq.link.url import ParsedUrl
 
 
 def with_retries(settings: dict[str, Any]) -> dict[str, Any]:
@@ -71,53 +70,24 @@ class LateCluster(RedisCluster):
 
 
 class _Bounded(AbstractConnection):
-    """A connection that connects within one time limit: all addresses, TLS, and the handshake."""
-
-    _give_up: float | None = None  # monotonic seconds, while it connects
-
-    def __init__(self, *args: Any, **settings: Any) -> None:
-        self._patience = settings.get("socket_connect_timeout") or CONNECT_TIMEOUT_S
-        self._for_reply = settings.get("socket_timeout")
-        super().__init__(*args, **settings)
-
-    @property
-    def socket_connect_timeout(self) -> float:
-        """Seconds for the next address."""
-        return min(self._patience, self._left())
-
-    @socket_connect_timeout.setter
-    def socket_connect_timeout(self, value: float | None) -> None:
-        self._patience = value or CONNECT_TIMEOUT_S
-
-    @property
-    def socket_timeout(self) -> float | None:
-        """Seconds for a reply; for TLS while it connects."""
-        return self._for_reply if self._give_up is None else self._left()
-
-    @socket_timeout.setter
-    def socket_timeout(self, value: float | None) -> None:
-        self._for_reply = value
-
-    def _left(self) -> float:
-        give_up = self._give_up
-        return float("inf") if give_up is None else max(0.001, give_up - time.monotonic())
+    """A connection whose TLS and handshake end within the timeout of connecting, too."""
 
     def connect_check_health(
         self, check_health: bool = True, retry_socket_connect: bool = True
     ) -> None:
         """Connect unless connected; redis-py calls it in the middle of a command, too."""
-        if socket_of(self) is None:
-            self._give_up = time.monotonic() + connect_bound(self._patience)
-            try:
-                super().connect_check_health(check_health, retry_socket_connect)
-            finally:
-                self._give_up = None
-            socket_of(self).settimeout(self.socket_timeout)
+        if socket_of(self) is not None:
+            return
+        self._for_reply, self.socket_timeout = self.socket_timeout, self.socket_connect_timeout
+        try:
+            super().connect_check_health(check_health, retry_socket_connect)
+        finally:
+            self.socket_timeout = self._for_reply
+        socket_of(self).settimeout(self.socket_timeout)
 
     def on_connect_check_health(self, check_health: bool = True) -> None:
-        """Do the handshake (HELLO, AUTH, SELECT) in the time that is left."""
-        socket_of(self).settimeout(self._left())
-        self._give_up = None  # the parser keeps the timeout that it finds
+        """Do the handshake (HELLO, AUTH, SELECT)."""
+        self.socket_timeout = self._for_reply  # the parser keeps the timeout that it finds
         super().on_connect_check_health(check_health)
 
 

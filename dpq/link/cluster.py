@@ -173,6 +173,9 @@ class Nodes:
         self.unblocks = True  # the Redis user may call CLIENT UNBLOCK, as far as DPQ knows
         self._known: dict[str, Node] = {}
 
+    def ready(self) -> None:
+        """Read the nodes: a blocking client does so by itself."""
+
     def of(self, key: str) -> Node | None:
         """Return the node that holds a key, as far as the client knows; None if it does not."""
         if not self.clustered:
@@ -270,7 +273,7 @@ class AsyncNodes(Nodes):
 
     _plain, _cluster = AsyncRedis, AsyncRedisCluster
 
-    async def ready(self) -> None:
+    async def ready(self) -> None:  # type: ignore[override]
         """Make the client read the nodes of its cluster."""
         if self.clustered:
             with reachable():

@@ -1,7 +1,7 @@
 """A URL -> a client of redis-py with explicit timeouts and retries.
 
-An unreachable server is reported within three seconds, all retries included (a slow name server may
-add its own time), and a command is sent again a few times at most: each script is written for that.
+An unreachable server is reported within three seconds, all retries included (a slow name server and
+more addresses add time), and a command is sent again a few times: scripts are written for that.
 Must not read the environment, hold a client, or know what a queue is.
 """
 

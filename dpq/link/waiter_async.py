@@ -16,9 +16,9 @@ from redis.exceptions import RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq.link import blocks
-from dpq.link.asking_async import AsyncAsking
 from dpq.link.blocks import handing_on, markers_maybe_lost, read_marker
 from dpq.link.cluster import CUT, AsyncNodes
+from dpq.link.connections_async import AsyncConnections
 from dpq.link.endpoint_async import AsyncEndpoint, first_answered
 from dpq.link.shared_async import here, pause
 from dpq.link.watches import Marker, Watch, time_left
@@ -33,7 +33,7 @@ class AsyncWaiter:
     markers, up to 64; a marker of another slot wakes no waiter. The client's pool is not used.
     """
 
-    def __init__(self, connections: AsyncAsking, markers: Sequence[str]) -> None:
+    def __init__(self, connections: AsyncConnections, markers: Sequence[str]) -> None:
         self._tell = connections.tell
         self._nodes = nodes = connections.nodes
         self.markers = tuple(markers)
@@ -49,7 +49,7 @@ class AsyncWaiter:
             while (left := until - time.monotonic()) > 0:
                 for block in self._blocks:
                     self._asked = block
-                    await block.begin(self._block_seconds(left))
+                    await block.begin(blocks.block_seconds(self._nodes, left))
                 at_most = blocks.patience(self._nodes, self._blocks, left)
                 if answered := await first_answered(self._blocks, at_most, stop):
                     self._asked = answered
@@ -61,9 +61,6 @@ class AsyncWaiter:
             await self._asked.lost()
             await pause(max(0.0, min(blocks.PAUSE_AFTER_FAULT, until - time.monotonic())))
         return None
-
-    def _block_seconds(self, left: float) -> float:
-        return blocks.block_seconds(self._nodes, left)
 
     async def withdraw(self, owned: Iterable[Marker] = ()) -> None:
         """Stop waiting; put markers that came too late back for another waiter."""
@@ -168,7 +165,7 @@ class _Block(AsyncEndpoint):
 class AsyncWaiters:
     """The waiters of one queue object: one for each wait at a time, kept for the next one."""
 
-    def __init__(self, connections: AsyncAsking, markers: Sequence[str]) -> None:
+    def __init__(self, connections: AsyncConnections, markers: Sequence[str]) -> None:
         self._connections, self.markers = connections, tuple(markers)
         self._kept: deque[tuple[object, AsyncWaiter]] = deque()
 
@@ -211,7 +208,7 @@ async def sleep(
     while (wait := time_left(watches, until)) > 0:
         marker = await waiter.wait(wait, stop)
         if marker:
-            watches[marker.number].marker_received(marker.moment)
+            watches[marker.number].marker_received(marker.moment, marker.second)
         if stop and stop.done():
             return False
         if not marker:

@@ -26,12 +26,10 @@ class DaemonConnections(Connections):
         self._away: dict[Node | None, Any] = {}
 
     def call_all(self, commands: Sequence[Command[Any]]) -> list[Any]:
-        """Run commands in one round trip, as `Connections.call_all` does."""
         self._away = {}
         return super().call_all(commands)
 
     def _again(self, command: Command[Any], reply: Any) -> Any:
-        """Send a command again, as `Connections._again` does."""
         if isinstance(reply, NoScriptError):
             self._on_noscript()
             reply = MISSING  # the server knows the script now

@@ -31,8 +31,7 @@ from dpq.scheduler.upkeep import (
     Upkeep,
 )
 from dpq.script.keys import REGISTRY, REGISTRY_TICK
-from dpq.worker.pulse import Pulse
-from dpq.worker.stop_signals import stop_signals
+from dpq.worker.run_state import Pulse, stop_signals
 
 __all__ = ["Scheduler", "run_daemon"]
 
@@ -95,9 +94,7 @@ class Scheduler:
         It is live while its loop moves (60 s at most); and ready while it runs, is not told to
         stop, and a server answers.
         """
-        if not self._running:
-            return Health(live=True, ready=False, reasons=("it does not run",))
-        return self._pulse.health(stopping=self._stopping)
+        return self._pulse.health(running=self._running, stopping=self._stopping)
 
     def run_once(self) -> int:
         """Do one bounded step for each queue; if one queue fails, the others go on.
@@ -242,7 +239,6 @@ class Scheduler:
         self._stopping = True
 
     def _listen(self) -> None:
-        """Block on the markers of the queues."""
         heard = tuple(self._upkeep.queues)
         if self._waiter and heard == self._heard:
             return
@@ -285,7 +281,6 @@ class Scheduler:
             self._upkeep.moments[name] = self._woken_at
 
     def _rest(self, seconds: float) -> None:
-        """Sleep for so long, or until a stop."""
         until = time.monotonic() + seconds
         while not self._stopping and (left := until - time.monotonic()) > 0:
             time.sleep(min(left, STOP_CHECK_SECONDS))

@@ -88,7 +88,6 @@ class Names:
         return [name for name, yes in asked if yes is True or isinstance(yes, ResponseError)]
 
     def _remove(self, names: Sequence[bytes]) -> None:
-        """Remove names that cannot be queues from the list."""
         if self._sieve.may_remove:
             shown = ", ".join(ascii(name[:100]) for name in names[:3])
             log.warning(

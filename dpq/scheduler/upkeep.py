@@ -49,7 +49,6 @@ GLANCE = "the glance at all queues"
 
 
 def is_silence(result: Any) -> bool:
-    """Return True for the error of a server that did not answer."""
     return isinstance(result, RedisError) and not isinstance(result, ResponseError)
 
 
@@ -61,7 +60,6 @@ class Moments(dict[str, float]):
         self[name] = min(self[name], moment)
 
     def first(self) -> float:
-        """Return the first of all moments."""
         return min(self.values(), default=math.inf)
 
     def due(self, now: float, most: int) -> list[str]:
@@ -244,7 +242,6 @@ class Upkeep:
                 self.moments[name] = min(first, self._step_by.get(name, now))
 
     def _step_instead(self) -> None:
-        """Step each queue, since a glance was refused."""
         now = time.monotonic()
         self._glances_from = now + NO_GLANCE_SECONDS
         self.counted = -1

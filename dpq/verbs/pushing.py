@@ -10,9 +10,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, cast, get_args
 
-from dpq.limits.cost import write_cost
+from dpq.limits.cost import warn_of_units, write_cost
 from dpq.limits.pools import member_name
-from dpq.limits.uncounted import warn_of_units
 from dpq.model.errors import ConfigurationError
 from dpq.model.priority import EXACT_INT, encode_priority
 from dpq.model.schedule import moment_ms, next_times, require_schedule
@@ -85,7 +84,7 @@ class PushChecker(Generic[P]):
     def check(self, push: Push[P], trace: str = "") -> Checked:
         """Check one push; `trace` is the traceparent that its task is to carry, or ""."""
         if not isinstance(push, Push):
-            raise ConfigurationError(f"a push is {push!r}: it must be a Push(payload, ...)")
+            raise _no_push(push)
         payload, priority, delay, group = push[:4]
         if (
             trace
@@ -113,7 +112,8 @@ class PushChecker(Generic[P]):
 
     def check_callback(self, batch: str, push: Push[P], trace: str = "") -> Checked:
         """Check the push of a task that waits for the end of a batch."""
-        self.check(push, trace)
+        if not isinstance(push, Push):
+            raise _no_push(push)
         return self.options_of_callback(batch, push, trace), self._codec.encode(push.payload)
 
     def options_of_callback(self, batch: str, push: Push[Any], trace: str = "") -> Options:
@@ -184,6 +184,10 @@ class PushChecker(Generic[P]):
             options["delay"], options["debounce_max"] = _debounce(push)
             options["on_duplicate"] = "rerun"
         return options
+
+
+def _no_push(push: Any) -> ConfigurationError:
+    return ConfigurationError(f"a push is {push!r}: it must be a Push(payload, ...)")
 
 
 def _unique_for(push: Push[Any]) -> int:

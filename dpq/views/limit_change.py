@@ -19,35 +19,21 @@ from dpq.views.limits import promises
 
 
 class Side(NamedTuple):
-    """A limit as it is, or as it would be.
+    """A limit as it is, or as it would be."""
 
-    Attributes:
-        limit: Its parts in words.
-        promises: Its promises, a sentence each.
-        drain: When the tasks that are due will have begun, in words.
-        begun_ms: That moment, or None if it is now or not known.
-    """
-
-    limit: list[str]
-    promises: list[str]
-    drain: str
-    begun_ms: float | None
+    limit: list[str]  # its parts in words
+    promises: list[str]  # its promises, a sentence each
+    drain: str  # when the tasks that are due will have begun, in words
+    begun_ms: float | None  # that moment, or None if it is now or not known
 
 
 class Change(NamedTuple):
-    """A change of a limit, before it is made.
+    """A change of a limit, before it is made."""
 
-    Attributes:
-        stands: The rules that stand, as `plain_rules`; the change expects them.
-        rules: The rules that are to stand, as `plain_rules`; "" removes the limit.
-        was: The limit as it is.
-        will_be: The limit as it would be.
-    """
-
-    stands: str
-    rules: str
-    was: Side
-    will_be: Side
+    stands: str  # the rules that stand, as `plain_rules`; the change expects them
+    rules: str  # the rules that are to stand, as `plain_rules`; "" removes the limit
+    was: Side  # the limit as it is
+    will_be: Side  # the limit as it would be
 
 
 def look_at(queue: DPQ[Any], group: str | None, rules: LimitRules | None) -> Change:

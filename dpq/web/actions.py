@@ -11,9 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from redis.exceptions import RedisError
-
-from dpq import DPQ, ConfigurationError, DPQError, Filter
+from dpq import DPQ, ConfigurationError, Filter
 from dpq.queue.inside import operations_of, session_of
 from dpq.verbs import bulk
 from dpq.verbs.bulk import Bulk
@@ -43,14 +41,7 @@ def act(
 
 
 class Job:
-    """An action on all tasks that match a filter, in a thread.
-
-    Attributes:
-        id: Its name in URLs.
-        state: The stage of the job, such as counting or running.
-        queue: Its queue.
-        error: The reason why the job failed.
-    """
+    """An action on all tasks that match a filter, in a thread."""
 
     def __init__(
         self,
@@ -146,16 +137,7 @@ class Jobs:
         def run() -> None:
             try:
                 work()
-            except (
-                DPQError,
-                RedisError,
-                OSError,
-                ValueError,
-                LookupError,
-                TypeError,
-                AttributeError,
-                RuntimeError,
-            ) as error:
+            except Exception as error:
                 job.error, job.state = f"{type(error).__name__}: {error}", "failed"
 
         threading.Thread(target=run, name=f"dpq web {job.action}", daemon=True).start()

@@ -15,7 +15,7 @@ from dpq.registry.all_queues import inspect_server
 from dpq.types import BatchState, LeaseInfo
 from dpq.verbs.browse import LOOK_A_PAGE, LOOK_MOST
 from dpq.views.charts import SPANS
-from dpq.views.lately import SHOWN, failures
+from dpq.views.events import SHOWN, failures
 from dpq.views.words import batch_counts, batch_left
 from dpq.views.workers import working
 from dpq.web.search import holders
@@ -243,12 +243,10 @@ def _info(redis: Any) -> dict[str, str] | None:
     shown = {words: str(info[name]) for name, words in INFO.items() if name in info}
     if most := info.get("maxmemory"):
         shown["share"] = f"{info['used_memory'] / most:.3f}"
-    shown["version"] = f"Redis {info['redis_version']}"
-    if "valkey_version" in info:
-        shown["version"] = f"Valkey {info['valkey_version']}, as {shown['version']}"
-    if info.get("maxmemory") == 0:
+    else:
         shown["memory at most"] = "no bound"
-    return shown
+    valkey = f"Valkey {info['valkey_version']}, as " if "valkey_version" in info else ""
+    return shown | {"version": f"{valkey}Redis {info['redis_version']}"}
 
 
 def api(call: Call) -> Response:

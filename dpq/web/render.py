@@ -3,7 +3,6 @@
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from importlib import resources
 from typing import Any, Literal
 from urllib.parse import quote, unquote
 
@@ -12,18 +11,15 @@ from markupsafe import Markup, escape
 from pydantic_core import to_jsonable_python
 
 from dpq.explain.verdict_facts import hangs
+from dpq.limits.limits import quota_text
 from dpq.limits.states import LimitState
-from dpq.limits.words import rate_text
 from dpq.model.display import attempt_of
 from dpq.model.payload import bytes_text
 from dpq.model.rates import span
-from dpq.views.charts import limited_by
-from dpq.views.event_text import event_text, kind_text
-from dpq.views.limits import drain_ms, gauges, quota_text, spent, window_text
-from dpq.views.schedule_text import say_schedule
+from dpq.views.events import event_text, kind_text, limited_by
+from dpq.views.limits import drain_ms, gauges, spent
 from dpq.views.used import hour_chart, hour_text, used_by
-from dpq.views.verdict import say_drain, say_state
-from dpq.views.words import number
+from dpq.views.words import number, say_drain, say_schedule, say_state
 from dpq.views.workers import say_quiet
 from dpq.web.svg import draw, spark
 
@@ -35,12 +31,6 @@ CUT = 200
 
 SAFE_INT = 2**53
 """Integers above it are damaged by JSON readers that know doubles only, as in browsers."""
-
-STATIC = {
-    name: resources.files("dpq.web").joinpath("static", name).read_bytes()
-    for name in ("dpq.css", "dpq.js", "icon.svg")
-}
-TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
 
 def segment(name: str) -> str:
@@ -170,8 +160,6 @@ def environment() -> Environment:
         "one_line": one_line_of,
         "pretty": pretty,
         "schedule": schedule,
-        "window": window_text,
-        "rate_text": rate_text,
         "quota": quota_text,
         "named": named,
     }

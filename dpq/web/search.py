@@ -56,12 +56,6 @@ def find(browser: Browser, chosen: Filter, search: Search, most: int, look: int)
     return Hits(tasks, Search(tuple(states), position, search.looked + looked, found), left)
 
 
-def holder(queue: QueueOperations[Any], task: Task[Any], now_ms: float) -> Steps[LeaseInfo]:
-    """Read which worker has a running task, by the heartbeats of the queue's workers."""
-    told = yield from queue.told(str(task.token))
-    return lease_info(queue.queue_name, task, now_ms, told)
-
-
 def holders(
     queue: QueueOperations[Any], tasks: Sequence[Task[Any]], now_ms: float
 ) -> Steps[list[LeaseInfo]]:

@@ -16,11 +16,13 @@ from dpq.explain.verdict_limits import kind_of
 from dpq.link.cluster import forbidden
 from dpq.model.filter import Filter
 from dpq.model.history import CHANGES
+from dpq.model.masking import server_name
 from dpq.script.command import Steps
 from dpq.types import Event, Verdict, VerdictState
 from dpq.verbs.browse import LOOK, LOOK_MOST, Browser, Found
-from dpq.views.lately import Change, changes
+from dpq.views.events import Change, changes
 from dpq.views.sampler import Snapshot
+from dpq.views.words import worst_first
 from dpq.views.workers import Working, working
 from dpq.web.pages import PAGE, whole_of
 from dpq.web.site import Call
@@ -39,21 +41,15 @@ EVENTS_SHOWN = 100
 
 
 class Way(NamedTuple):
-    """A button or a link that answers a verdict.
+    """A button or a link that answers a verdict."""
 
-    Attributes:
-        label: Its words.
-        path: Its address.
-        fields: The fields of the form; None for a link.
-    """
-
-    label: str
-    path: str
-    fields: dict[str, str] | None = None
+    label: str  # its words
+    path: str  # its address
+    fields: dict[str, str] | None = None  # the fields of the form; None for a link
 
 
 class Wrong(NamedTuple):
-    """A queue that needs a person."""
+    """A queue that needs attention."""
 
     queue: str
     verdict: Verdict
@@ -79,7 +75,7 @@ def overview(call: Call) -> Response:
     unknown = call.site.snapshots([name for name in page if name not in known])
     rows = known | {name: (found, error) for name, found, error in unknown}
     read = {name: found for name, (found, _) in known.items() if found}
-    worst = call.site.places.order(found.verdict for found in read.values())
+    worst = worst_first(found.verdict for found in read.values())
     last = last_changes(call, {each.queue: read[each.queue] for each in worst[:PAGE]})
     wrong = [
         Wrong(each.queue, each, ways(call, read[each.queue]), last.get(each.queue))
@@ -115,7 +111,7 @@ def ways(call: Call, snapshot: Snapshot) -> list[Way]:
     """Return the buttons and links that do what a verdict says is to do; only allowed buttons."""
     verdict = snapshot.verdict
     name, state = verdict.queue, verdict.state
-    held = next((h for h in snapshot.survey.held if not h.state.open and _is(h, state)), None)
+    held = next((h for h in snapshot.survey.held if not h.state.open and kind_of(h) is state), None)
     group = held.state.group if held else None
     limit = Way("Look at its limit", call.url("q", name, "limit", group=group))
     found: list[Way] = []
@@ -137,10 +133,6 @@ def ways(call: Call, snapshot: Snapshot) -> list[Way]:
     if state is VerdictState.ONLY_DEAD:
         found.append(Way("Look at the dead", call.url("q", name, "dead")))
     return found
-
-
-def _is(held: Any, state: VerdictState) -> bool:
-    return kind_of(held) is state
 
 
 # Workers
@@ -267,3 +259,21 @@ def _ask(call: Call, key: str, what: Any) -> tuple[dict[str, Any], Bound]:
     }
     good = {name: each for name, each in answers.items() if name not in errors}
     return good, Bound(len(names), len(every), errors)
+
+
+# Metrics
+
+
+def metrics(call: Call) -> Response:
+    """Write the metrics of all queues of the dashboard; `dpq_up 0` if the server is away."""
+    site = call.site
+    if site.exporter is None:
+        try:
+            from dpq.metrics import Exporter
+        except ImportError:
+            raise HTTPException(
+                501, "install DPQ with its extra 'metrics', which brings prometheus-client"
+            ) from None
+        server = server_name(site.server)
+        site.exporter = Exporter(site.directory, lambda name, _: site.snapshot(name), server=server)
+    return Response(site.exporter.text(), media_type="text/plain; version=0.0.4; charset=utf-8")

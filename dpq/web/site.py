@@ -23,10 +23,9 @@ from dpq.script.command import Steps
 from dpq.types import Event
 from dpq.verbs.history import MAX_EVENTS
 from dpq.views.charts import Span, Story, story
-from dpq.views.lately import Change, changes
+from dpq.views.events import Change, changes
 from dpq.views.sampler import Directory, Kept, Snapshot, Watch, ask_all, read_all
 from dpq.views.shared import Shared
-from dpq.views.verdict import Places
 from dpq.web.access import Access, Guard
 from dpq.web.actions import Jobs
 from dpq.web.render import environment, from_segment, json_safe, segment
@@ -75,7 +74,6 @@ class Site:
         self.ahead_ms = 0.0
         self.answered_ms = time.time() * 1000
         self.jobs = Jobs()
-        self.places = Places()
         self.exporter: Any = None  # the exporter of /metrics, made at the first scrape
         self.document: dict[str, Any] = {}
         self.templates = environment()
@@ -115,7 +113,7 @@ class Site:
         queue = self.watch(name).queue
 
         def read() -> Story:
-            return story(queue.admin.history(chosen.ask), chosen, self.now_ms())
+            return story(queue.admin.history(chosen.seconds), chosen, self.now_ms())
 
         seconds = max(STORY_SECONDS, STORY_SHARE * chosen.seconds / chosen.bins)
         return self.shared.get(("story", name, chosen), read, seconds)
@@ -313,7 +311,7 @@ View = Callable[[Call], Response]
 def tagged(request: Request, body: bytes, kind: str, status: int) -> Response:
     """Make an answer with an ETag, or 304 if the browser has it already."""
     tag = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
-    headers = {"etag": tag, "cache-control": "no-cache", "vary": "cookie"}
+    headers = {"etag": tag, "vary": "cookie"}
     if status == 200 and request.headers.get("if-none-match") == tag:
         return Response(status_code=304, headers=headers)
     return Response(body, status, headers, kind)

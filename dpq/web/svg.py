@@ -76,17 +76,13 @@ def _height(value: float, most: float) -> float:
 
 
 def path_of(line: Line, most: float) -> Markup:
-    """Draw a line, a limit in steps, with gaps where no value is known."""
+    """Draw a line, with gaps where no value is known."""
     step, parts, down = WIDTH / len(line.values), list[str](), False
     for i, value in enumerate(line.values):
         if value is None:
             down = False
             continue
         x, y = step * (i + 0.5), _height(value, most)
-        if line.kind == "limit":
-            parts.append(f"{'L' if down else 'M'}{step * i:.1f} {y:.1f}h{step:.1f}")
-            down = True
-            continue
         if not down and (i + 1 == len(line.values) or line.values[i + 1] is None):
             # A value without neighbours is a short line.
             parts.append(f"M{x - 0.4 * step:.1f} {y:.1f}h{0.8 * step:.1f}")

@@ -1,10 +1,10 @@
 """The pages of tasks: lists and searches, what comes next, recurring tasks, and one task."""
 
 import base64
-import json
+from math import isfinite
 from typing import Any, NamedTuple
 
-from pydantic_core import from_json
+from pydantic import ConfigDict, TypeAdapter
 from starlette.responses import RedirectResponse, Response
 
 from dpq import ConfigurationError, TaskNotFoundError, TaskState
@@ -13,11 +13,10 @@ from dpq.model.filter import Filter
 from dpq.model.history import Event
 from dpq.queue.inside import operations_of, session_of
 from dpq.types import LeaseInfo, Result
-from dpq.verbs.browse import Position
 from dpq.verbs.bulk import OF_STATES
-from dpq.views.one_task import begun_ms, life, shown_steps, steps_of
+from dpq.views.events import begun_ms, life, shown_steps, steps_of
 from dpq.web.pages import PAGE, filter_of, look_of, query_of, shows_payloads
-from dpq.web.search import Hits, Search, begin, find, holder
+from dpq.web.search import Hits, Search, begin, find, holders
 from dpq.web.site import Call
 
 STATES = ["ready", "waiting", "delayed", "invisible", "dead"]
@@ -33,35 +32,28 @@ KEPT = ("group", "least", "most", "key_prefix", "older_than")
 """The fields of a filter that a search in all states keeps."""
 
 SUGGESTED = 20
-"""Groups that a page suggests; while somebody types, the browser asks for others."""
+"""Groups that a page suggests: the largest."""
+
+
+SEARCHES = TypeAdapter[Search](
+    Search, config=ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
+)
 
 
 def write_search(search: Search) -> str:
     """Write how far a search has come, for a URL; "" if nothing is left."""
-    if not search.states:
-        return ""
-    place = search.position
-    at = place and [place[0], base64.b64encode(place[1]).decode()]
-    plain = [search.states, at, search.looked, search.found]
-    return base64.urlsafe_b64encode(json.dumps(plain).encode()).decode()
+    return base64.urlsafe_b64encode(SEARCHES.dump_json(search)).decode() if search.states else ""
 
 
 def read_search(text: str) -> Search:
     """Read the text that `write_search` has written."""
     try:
-        states, place, looked, found = from_json(base64.urlsafe_b64decode(text.encode()))
-        return Search(
-            tuple(map(TaskState, states)),
-            place and _position(*place),
-            int(looked),
-            {TaskState(state): int(count) for state, count in found.items()},
-        )
-    except (ArithmeticError, AttributeError, ValueError, TypeError, LookupError) as error:
+        found = SEARCHES.validate_json(base64.urlsafe_b64decode(text.encode()))
+        if found.position and not isfinite(float(found.position[0])):
+            raise ValueError("a place is a number")  # noqa: TRY301 - all of these are one answer
+    except ValueError as error:
         raise ConfigurationError("after is no position of this list: start again") from error
-
-
-def _position(score: str, member: str) -> Position:
-    return str(float(score)).replace("nan", "0"), base64.b64decode(member, validate=True)
+    return found
 
 
 def search(call: Call, chosen: Filter, most: int, *, everywhere: bool = False) -> Hits:
@@ -137,21 +129,13 @@ def _go_to(call: Call, asked: str, query: dict[str, str]) -> Response:
 
 
 class Seen(NamedTuple):
-    """A task with all that its page and its JSON say of it.
-
-    Attributes:
-        task: The task.
-        why: Why it is not running, and when it may.
-        holder: Its lease; None if it is not running.
-        events: What has happened to it, as far as the queue keeps that; the oldest first.
-        result: What its last finished run has returned, if that is kept, and the task comes back.
-    """
+    """A task with all that its page and its JSON say of it."""
 
     task: Any
-    why: Explained
-    holder: LeaseInfo | None
-    events: list[Event]
-    result: Result | None = None
+    why: Explained  # why it is not running, and when it may
+    holder: LeaseInfo | None  # its lease; None if it is not running
+    events: list[Event]  # what has happened to it, as far as the queue keeps that; the oldest first
+    result: Result | None = None  # of its last finished run, if that is kept, and it comes back
 
 
 def see(call: Call, id_: str) -> Seen:
@@ -161,7 +145,7 @@ def see(call: Call, id_: str) -> Seen:
     events = call.site.task_events(call.name, id_)
     held = None
     if found.state is TaskState.INVISIBLE:
-        held = session_of(queue).run(holder, operations_of(queue), found, why.now_ms)
+        [held] = session_of(queue).run(holders, operations_of(queue), [found], why.now_ms)
     return Seen(found, why, held, events, _result(call, id_))
 
 

@@ -157,14 +157,10 @@ class Deliveries:
         return told + together + others
 
     def _ack(self, queue_index: int, done: list[Done]) -> Ending:
-        costs = [each.cost for each in done]
-        lines = [each.kept for each in done]
-        ack = self._operations[queue_index].ack_many(
-            [each.task for each in done],
-            None if costs.count(None) == len(costs) else costs,
-            lines if any(lines) else None,
-        )
-        return Ending(ack, done)
+        tasks, costs = [each.task for each in done], [each.cost for each in done]
+        spent = None if costs.count(None) == len(costs) else costs
+        lines = [each.kept for each in done] if any(each.kept for each in done) else None
+        return Ending(self._operations[queue_index].ack_many(tasks, spent, lines), done)
 
     def _end(self, done: Done) -> Ending:
         """End a delivery by the error of its handler; fail it if that error makes no sense."""
@@ -194,30 +190,23 @@ class Deliveries:
         return again
 
     def _log_end(self, ending: Ending, result: Any) -> None:
-        if isinstance(result, LeaseLostError):
-            for each in ending.done:
+        # A change without confirmation was made all the same.
+        made = not isinstance(result, Exception) or isinstance(result, NotConfirmedError)
+        for each in ending.done:
+            queue = self._queues[each.queue_index].queue_name
+            if isinstance(result, LeaseLostError):
                 if each.task.id in result.task_ids:
-                    self._log.lost(self._queue_of(each), each.task, result.action)
-        elif ending.error is not None and (
-            not isinstance(result, Exception) or isinstance(result, NotConfirmedError)
-        ):  # a change without confirmation was made all the same
-            (only,) = ending.done
-            self._log.ended(self._queue_of(only), only.task, ending.error, result)
-
-    def _queue_of(self, done: Done) -> str:
-        return self._queues[done.queue_index].queue_name
+                    self._log.lost(queue, each.task, result.action)
+            elif ending.error is not None and made:
+                self._log.ended(queue, each.task, ending.error, result)
 
     def forget(self, done: Iterable[Done]) -> None:
-        """Stop extending the leases of ended deliveries."""
         for each in done:
             leases_of(self._queues[each.queue_index]).ended(each.task)
 
 
 def to_send_again(name: str, sent: Sequence[Ending], results: Sequence[Any]) -> list[Done]:
-    """Return the deliveries whose end must be sent once more: it may not have reached the server.
-
-    A result is that of an operation, or the error that it ended with.
-    """
+    """Return the deliveries whose end must be sent once more."""
     again: list[Done] = []
     for (_, done, _), result in zip(sent, results, strict=True):
         if not isinstance(result, Exception) or isinstance(result, LeaseLostError):

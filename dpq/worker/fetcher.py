@@ -34,8 +34,7 @@ from dpq.script.command import Steps
 from dpq.worker.change import Change
 from dpq.worker.deliveries import Done, Taken
 from dpq.worker.fetch_plan import FetchPlan, none_live
-from dpq.worker.heartbeats import Holding
-from dpq.worker.run_state import EXCHANGE, LATEST_ACK_SECONDS
+from dpq.worker.run_state import EXCHANGE, LATEST_ACK_SECONDS, Holding
 
 LOOK_SECONDS = 0.1
 """Seconds of a block of a client that is not Redis's own: perhaps no change ends it."""
@@ -77,13 +76,11 @@ class WakeUps:
         self.watches = []
 
     def follow(self, markers: Sequence[str]) -> None:
-        """Wait on these markers from now on, which may be the same."""
         if tuple(markers) != self._waiter.markers:
             self.close()
             self._waiter = _Patient(self._connections, markers)
 
     def close(self) -> None:
-        """Stop waiting, and close the connections."""
         self.stop()
         self._waiter.close()
 
@@ -94,19 +91,17 @@ class Fetcher:
     Attributes:
         ends: The deliveries whose end is to be sent.
         change: The sign that a handler has ended, or that the run is to end.
+        took: Takes in how long a handler ran.
     """
 
     def __init__(self, plan: FetchPlan, session: Any, wakeups: WakeUps, change: Change) -> None:
         self.ends: list[Done] = []
         self.change = change
-        self._plan = plan
-        self._deliveries = plan.deliveries
-        self._state = plan.state
-        self._session = session
-        self._wakeups = wakeups
-        self._prefetch = plan.prefetch
+        self._plan, self._deliveries, self._state = plan, plan.deliveries, plan.state
+        self._session, self._wakeups = session, wakeups
+        self._prefetch, self.took = plan.state.prefetch, plan.handled
         # Handlers that end together would begin together again, and idle while all are fetched.
-        self._at_once = max(AT_ONCE, plan.concurrency // AT_ONCE, plan.prefetch)
+        self._at_once = max(AT_ONCE, plan.state.concurrency // AT_ONCE, self._prefetch)
         self._taken: deque[Taken] = deque()
         self._ends_since = math.inf  # the time when the oldest of the ends was added
         self._look = True  # True if the server is to be asked
@@ -152,7 +147,6 @@ class Fetcher:
             self._look = self._wakeups.wait(until) or self._look
 
     def _turn(self) -> None:
-        """Ask other queues from now on."""
         self._quiet = self._state.quiet
         self._wakeups.stop()
         if self._plan.heard:
@@ -194,10 +188,7 @@ class Fetcher:
     def _ask_each(
         self, room: int, beyond: int, by_queue: dict[int, list[Watch]]
     ) -> tuple[list[Taken], bool]:
-        """Send pop after pop; return the tasks, and True if each queue has answered.
-
-        What each of them says of its next moment stands in `by_queue` then.
-        """
+        """Send pop after pop; return the tasks, and True if all have answered, into `by_queue`."""
         plan, taken = self._plan, list[Taken]()
         for index in plan.asked():
             sent, before = time.monotonic(), by_queue.get(index, [])
@@ -226,12 +217,11 @@ class Fetcher:
         if not (operations and self._plan.confirms):
             done, self.ends, self._ends_since = self.ends, done, math.inf
         endings = self._deliveries.endings(done)
+        sent = [*(each.operation for each in endings), *operations]
         self._state.pulse.move(EXCHANGE)
         try:
             with self.change.others():
-                results = self._session.send_all(
-                    [*(each.operation for each in endings), *operations]
-                )
+                results = self._session.send_all(sent)
         except BaseException:
             self.ends = done + self.ends
             raise
@@ -270,10 +260,6 @@ class Fetcher:
         self.send_ends()
 
     # Ends of deliveries
-
-    def took(self, seconds: float) -> None:
-        """Take in how long a handler ran."""
-        self._plan.handled(seconds)
 
     def add(self, done: Done) -> None:
         """Take over the end of a delivery; after a 429, give back what would hit the same limit."""
@@ -316,7 +302,6 @@ class Fetcher:
     # The end of a run
 
     def give_back_unbegun(self) -> None:
-        """Give back the tasks that no handler has begun."""
         self._give_back_taken(lambda _: True)
         self.send_ends()
 

@@ -33,8 +33,7 @@ from dpq.script.command import Steps
 from dpq.worker.change_async import AsyncChange
 from dpq.worker.deliveries import Done, Taken
 from dpq.worker.fetch_plan import FetchPlan, none_live
-from dpq.worker.heartbeats import Holding
-from dpq.worker.run_state import EXCHANGE, LATEST_ACK_SECONDS
+from dpq.worker.run_state import EXCHANGE, LATEST_ACK_SECONDS, Holding
 
 LOOK_SECONDS = 0.1
 """Seconds of a block of a client that is not Redis's own: perhaps no change ends it."""
@@ -76,13 +75,11 @@ class AsyncWakeUps:
         self.watches = []
 
     async def follow(self, markers: Sequence[str]) -> None:
-        """Wait on these markers from now on, which may be the same."""
         if tuple(markers) != self._waiter.markers:
             await self.aclose()
             self._waiter = _Patient(self._connections, markers)
 
     async def aclose(self) -> None:
-        """Stop waiting, and close the connections."""
         await self.stop()
         await self._waiter.aclose()
 
@@ -93,6 +90,7 @@ class AsyncFetcher:
     Attributes:
         ends: The deliveries whose end is to be sent.
         change: The sign that a handler has ended, or that the run is to end.
+        took: Takes in how long a handler ran.
     """
 
     def __init__(
@@ -100,14 +98,11 @@ class AsyncFetcher:
     ) -> None:
         self.ends: list[Done] = []
         self.change = change
-        self._plan = plan
-        self._deliveries = plan.deliveries
-        self._state = plan.state
-        self._session = session
-        self._wakeups = wakeups
-        self._prefetch = plan.prefetch
+        self._plan, self._deliveries, self._state = plan, plan.deliveries, plan.state
+        self._session, self._wakeups = session, wakeups
+        self._prefetch, self.took = plan.state.prefetch, plan.handled
         # Handlers that end together would begin together again, and idle while all are fetched.
-        self._at_once = max(AT_ONCE, plan.concurrency // AT_ONCE, plan.prefetch)
+        self._at_once = max(AT_ONCE, plan.state.concurrency // AT_ONCE, self._prefetch)
         self._taken: deque[Taken] = deque()
         self._ends_since = math.inf  # the time when the oldest of the ends was added
         self._look = True  # True if the server is to be asked
@@ -153,7 +148,6 @@ class AsyncFetcher:
             self._look = await self._wakeups.wait(until) or self._look
 
     async def _turn(self) -> None:
-        """Ask other queues from now on."""
         self._quiet = self._state.quiet
         await self._wakeups.stop()
         if self._plan.heard:
@@ -195,10 +189,7 @@ class AsyncFetcher:
     async def _ask_each(
         self, room: int, beyond: int, by_queue: dict[int, list[Watch]]
     ) -> tuple[list[Taken], bool]:
-        """Send pop after pop; return the tasks, and True if each queue has answered.
-
-        What each of them says of its next moment stands in `by_queue` then.
-        """
+        """Send pop after pop; return the tasks, and True if all have answered, into `by_queue`."""
         plan, taken = self._plan, list[Taken]()
         for index in plan.asked():
             sent, before = time.monotonic(), by_queue.get(index, [])
@@ -227,12 +218,11 @@ class AsyncFetcher:
         if not (operations and self._plan.confirms):
             done, self.ends, self._ends_since = self.ends, done, math.inf
         endings = self._deliveries.endings(done)
+        sent = [*(each.operation for each in endings), *operations]
         self._state.pulse.move(EXCHANGE)
         try:
             with self.change.others():
-                results = await self._session.send_all(
-                    [*(each.operation for each in endings), *operations]
-                )
+                results = await self._session.send_all(sent)
         except BaseException:
             self.ends = done + self.ends
             raise
@@ -271,10 +261,6 @@ class AsyncFetcher:
         await self.send_ends()
 
     # Ends of deliveries
-
-    def took(self, seconds: float) -> None:
-        """Take in how long a handler ran."""
-        self._plan.handled(seconds)
 
     def add(self, done: Done) -> None:
         """Take over the end of a delivery; after a 429, give back what would hit the same limit."""
@@ -317,7 +303,6 @@ class AsyncFetcher:
     # The end of a run
 
     async def give_back_unbegun(self) -> None:
-        """Give back the tasks that no handler has begun."""
         self._give_back_taken(lambda _: True)
         await self.send_ends()
 

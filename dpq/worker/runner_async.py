@@ -14,14 +14,14 @@ from contextvars import copy_context
 from functools import partial
 from typing import Any, cast
 
+from dpq.limits.signals import signal_of
 from dpq.model.log_fields import fields
 from dpq.script.durability import CONFIRM_SECONDS
 from dpq.worker.deliveries import Taken
 from dpq.worker.fetcher_async import AsyncFetcher
 from dpq.worker.handler_calls import Call, HandlerCalls
 from dpq.worker.handlers import TIME_LIMIT, is_async
-from dpq.worker.heartbeats import Holding
-from dpq.worker.run_state import LEAVE_SECONDS, RunState
+from dpq.worker.run_state import LEAVE_SECONDS, Holding, RunState
 
 log = logging.getLogger(__name__)
 
@@ -36,27 +36,22 @@ class AsyncRunner:
         calls: HandlerCalls[Any],
         fetcher: AsyncFetcher,
         state: RunState,
-        concurrency: int,
     ) -> None:
-        self._calls = calls
-        self._fetcher = fetcher
-        self._state = state
-        self._concurrency = concurrency
+        self._calls, self._fetcher, self._state = calls, fetcher, state
         self._running: dict[asyncio.Task[Any], Call] = {}
-        self._threads = ThreadPoolExecutor(concurrency, "dpq-handler")  # begins none before a call
+        self._threads = ThreadPoolExecutor(
+            state.concurrency, "dpq-handler"
+        )  # begins none before a call
 
     @property
     def running(self) -> list[Holding]:
-        """The tasks of the running handlers."""
         return [call.holding for call in self._running.values()]
 
     @property
     def free(self) -> int:
-        """The number of handlers that may begin now."""
-        return self._concurrency - len(self._running)
+        return self._state.concurrency - len(self._running)
 
     def fill(self) -> None:
-        """Begin handlers while there are tasks and room."""
         while self.free > 0 and not self._state.stopping:
             taken = self._fetcher.take()
             if taken is None:
@@ -66,7 +61,6 @@ class AsyncRunner:
                 self._running[asyncio.create_task(self._handle(call))] = call
 
     async def _handle(self, call: Call) -> None:
-        """Call the handler of a task, and its hooks; hand the end over to the fetcher."""
         calls = self._calls
         handling = cast("asyncio.Task[Any]", asyncio.current_task())
         try:
@@ -90,7 +84,6 @@ class AsyncRunner:
             self._fetcher.change.note()
 
     async def _call(self, call: Call) -> BaseException | None:
-        """Call the handler within its time limit; return its error."""
         calls = self._calls
         limit: asyncio.Timeout | None = None
         try:
@@ -110,7 +103,7 @@ class AsyncRunner:
             if isinstance(raised, TimeoutError) and limit and limit.expired():
                 call.context._lose(TIME_LIMIT)
                 return TimeoutError(f"ran longer than {call.limit:g} s")
-            return calls.signal_of(raised)
+            return signal_of(raised, from_errors=calls.from_errors)
         return None
 
     async def _in_a_thread(self, call: Callable[[], Any]) -> Any:

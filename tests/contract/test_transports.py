@@ -18,7 +18,7 @@ from kit.hosts import Host
 from redis import Redis
 
 import dpq.requests
-from dpq import DPQ, AsyncDPQ, LimitTimeoutError
+from dpq import DPQ, AsyncDPQ, ConfigurationError, LimitTimeoutError
 
 GROUP = "127.0.0.1"
 
@@ -221,3 +221,11 @@ def test_a_client_enters_and_leaves_the_inner_transport(live, redis, client, our
         heard.append("body")
     asyncio.run(awaited())
     assert heard == ["in", "body", "out", "in", "async", "out"]
+
+
+@pytest.mark.parametrize("name", HTTPX)
+def test_an_async_transport_says_that_it_needs_asyncio(name):
+    """Under trio, which httpx supports, a request ends with what to do, before it is sent."""
+    transport = HTTPX[name][1].AsyncTransport(None)
+    with pytest.raises(ConfigurationError, match="under trio, use a Client"):
+        transport.handle_async_request(None).send(None)

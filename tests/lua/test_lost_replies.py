@@ -499,7 +499,7 @@ def test_check(server, q, probe, lossy, lose):
     probe.redis.zadd(probe.key("waiting"), {f"g\t{'8' * 18}1{'0' * 15}{task_id}": 0})
     probe.redis.delete(probe.key("ready"))
     with lose("check"):
-        assert [problem.kind for problem in lossy.check()] == ["stale place", "in 0 states"]
+        assert [problem.kind for problem in lossy.check()] == ["in 0 states", "stale place"]
 
 
 @pytest.mark.damaged

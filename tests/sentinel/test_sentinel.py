@@ -220,7 +220,7 @@ def test_a_demoted_master(binary: Binary, queue_name: str) -> None:
             root.execute_command("REPLICAOF", "127.0.0.1", 1)  # of nobody
             with pytest.raises(ResponseError, match="read only"):
                 other.push("never")
-            assert not other._session.connections._idle[""]
+            assert not other._session.connections._links[""]._idle
             root.execute_command("REPLICAOF", "NO", "ONE")
             other.push("second")
     assert found[0].task.payload == "second"

@@ -292,6 +292,16 @@ no money | 429 | account 5? | OPENAI
   < {"error": {"type": "insufficient_quota", "code": "insufficient_quota"}}
 not active | 429 | account 5? | OPENAI
   < {"error": {"message": "Your account is not active.", "code": "billing_not_active"}}
+a spend limit | 429 | account 5? | https://developers.openai.com/api/docs/guides/spend-limits
+  < {"error": {"type": "insufficient", "code": "project_spend_limit_exceeded"}}
+no more credits | 429 | account 5? | https://learn.microsoft.com/en-us/microsoft-cloud/dev/dev-proxy/
+  < {"error": {"code": "credit_balance_exhausted"}}
+a month's limit | 429 | account 5? | https://developers.openai.com/api/docs/guides/spend-limits
+  < {"error": {"code": "organization_usage_limit_exceeded"}}
+Groq, a spend limit | 400 | account - | https://console.groq.com/docs/spend-limits
+  < {"error": {"message": "blocked", "code": "blocked_api_access"}}
+a plan without long context | 429 | request -! | https://github.com/gsd-build/gsd-2/issues/3257
+  < {"error": {"message": "Usage credits are required for long context requests."}}
 no credit | 400 | account - | ANTHROPIC
   < {"error": {"message": "Your credit balance is too low to access the Anthropic API."}}
 a key's limit | 403 | account - | https://openrouter.ai/docs/api-reference/limits
@@ -323,13 +333,24 @@ HubSpot | 200 | nobody - | https://developers.hubspot.com/docs/developer-tooling
   = - 0 10 - 100 10
 Trello | 200 | nobody - | https://developer.atlassian.com/cloud/trello/guides/rest-api/rate-limits/
   x-rate-limit-api-token-remaining: 0
+  x-rate-limit-api-token-max: 100
   x-rate-limit-api-token-interval-ms: 10000
   x-rate-limit-api-key-remaining: 9
   x-rate-limit-api-key-interval-ms: 10000
-  = - 0 10 - - 10
+  = - 0 10 - 100 10
+Composio | 200 | nobody - | https://docs.composio.dev/reference/rate-limits
+  X-RateLimit-Remaining: 0
+  X-RateLimit-Window-Size: 600s
+  = - 0 600 - - 600
 Strava | 200 | nobody - | https://developers.strava.com/docs/rate-limits/
   X-RateLimit-Limit: 100,1000
   X-RateLimit-Usage: 100,400
+  = - 0 200 - 100
+Strava, by reading | 200 | nobody - | https://developers.strava.com/docs/rate-limits/
+  X-RateLimit-Limit: 200,2000
+  X-RateLimit-Usage: 100,400
+  X-ReadRateLimit-Limit: 100,1000
+  X-ReadRateLimit-Usage: 100,400
   = - 0 200 - 100
 Shopify | 200 | nobody - | SHOPIFY
   X-Shopify-Shop-Api-Call-Limit: 40/40
@@ -603,6 +624,12 @@ def test_errors_that_carry_an_answer(case):
     assert signal is error or signal.__cause__ is error
     assert type(signal_of(ExceptionGroup("", [error]))) in (kind, ExceptionGroup)
     assert signal_of(error, from_errors=False) is error
+
+
+def test_a_signal_says_the_text_of_the_answer():
+    """A dead letter has the host's own words, also where the client's error leaves them out."""
+    signal = signal_of(of_httpx(404, text="no such\n page"))
+    assert str(signal).endswith("no such page")
 
 
 @pytest.fixture

@@ -307,14 +307,9 @@ def test_a_unix_socket_that_never_answers_is_reported_in_time() -> None:
             client.ping()
 
 
-@pytest.mark.parametrize("addresses", [1, 3])
-def test_an_address_that_swallows_packets_is_reported_in_time(
-    blackhole: tuple[str, int], monkeypatch: pytest.MonkeyPatch, addresses: int
-) -> None:
-    """All addresses of a name share one bound."""
-    entry = (socket.AF_INET, socket.SOCK_STREAM, 6, "", blackhole)
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_: [entry] * addresses)
-    with open_url(f"redis://name:{blackhole[1]}").client as client, reported():
+def test_an_address_that_swallows_packets_is_reported_in_time(blackhole: tuple[str, int]) -> None:
+    """It is tried once."""
+    with open_url(f"redis://127.0.0.1:{blackhole[1]}").client as client, reported():
         client.ping()
 
 
