@@ -74,13 +74,3 @@ def test_no_limit_of_attempts(q, clock, probe, options):
     assert not q.check()
     [line] = [each for each in q.admin.export() if task_id in each]
     assert json.loads(line)["max_attempts"] is None
-
-
-def test_attempts_spent(q, clock, probe):
-    """The last failed attempt makes it dead, with the number of attempts and the last error."""
-    task_id = q.push("x", max_attempts=3)
-    for i in range(3):
-        q.fail(probe.pop(), f"error {i}", delay=0)
-    letter = q.get(task_id)
-    assert (letter.state, letter.reason) == ("dead", "attempts spent")
-    assert (letter.attempts, letter.last_error) == (3, "error 2")
