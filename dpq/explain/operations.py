@@ -21,8 +21,7 @@ from dpq.script.command import Steps, all_of, task_id, together
 from dpq.script.remembered import read_slots
 from dpq.script.values import read_texts
 from dpq.verbs.history import MINUTE
-from dpq.verbs.limit_replies import read_limits
-from dpq.verbs.limits import limit_field
+from dpq.verbs.limits import limit_field, read_limits
 from dpq.verbs.queue import QueueOperations
 from dpq.verbs.settings import Description
 

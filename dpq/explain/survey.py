@@ -11,7 +11,7 @@ from dpq.limits.pools import UNTIL_OPENED_MS
 from dpq.limits.states import LimitState
 from dpq.model.reports import QueueStats, WorkerInfo
 from dpq.script.values import read_fields, read_texts
-from dpq.verbs.limit_replies import read_limits
+from dpq.verbs.limits import read_limits
 
 
 class News(NamedTuple):

@@ -9,7 +9,7 @@ from dpq.limits.pools import UNTIL_OPENED_MS
 from dpq.limits.states import LimitState, MemberState, last_to_open, spent_quota, spent_words
 from dpq.model.rates import span
 from dpq.model.task import TaskState
-from dpq.script.batch_texts import read_batch_state
+from dpq.script.replies import read_batch_state
 from dpq.script.values import read_fields, read_texts
 
 
