@@ -247,20 +247,20 @@ def _hang(facts: Facts) -> str:
 
 
 def _failing(facts: Facts) -> Verdict | None:
-    pace = facts.pace
+    pace, died_of = facts.pace, facts.survey.died_of
     failed, tried = pace.failed, pace.failed + pace.acked
-    if not pace.acked and pace.died >= FAILED_LEAST:
-        why = f": {facts.survey.died_of}" * bool(facts.survey.died_of)
-        because = f"{pace.died} tasks of the last minutes have died, and none ended well; the last"
-        return facts.found(VerdictState.FAILING, f"{because} died{why}", "all die")
-    if failed < max(FAILED_LEAST, FAILED_SHARE * tried):
+    if failed >= max(FAILED_LEAST, FAILED_SHARE * tried):
+        because = f"{failed} of {tried} attempts of the last minutes have failed"
+        for error, _ in Counter(map(_error, facts.failures)).most_common(1):
+            because += f", most often: {error}"
+        who = _culprit(facts)
+        because += who and f"; most of them {who}"
+        return facts.found(VerdictState.FAILING, because, who=who)
+    if pace.acked or facts.idle or pace.died < FAILED_LEAST:
         return None
-    because = f"{failed} of {tried} attempts of the last minutes have failed"
-    for error, _ in Counter(map(_error, facts.failures)).most_common(1):
-        because += f", most often: {error}"
-    who = _culprit(facts)
-    because += who and f"; most of them {who}"
-    return facts.found(VerdictState.FAILING, because, who=who)
+    because = f"{pace.died} tasks of the last minutes have died, and none ended well"
+    because += died_of and f"; the last died: {died_of}"
+    return facts.found(VerdictState.FAILING, because, "all die")
 
 
 def _error(event: Event) -> str:
