@@ -79,8 +79,8 @@ REMEDIES = {
     "answers again.",
     "server silent": "Its process is there: look whether it is stopped, or busy with a long "
     "command. `dpq doctor --quick` says when it answers again.",
-    "memory full": "Raise it, `CONFIG SET maxmemory`, or remove what fills it: `dpq queues` counts "
-    "tasks and dead letters. `dpq doctor --quick {queue}` looks again.",
+    "memory full": "Raise maxmemory (`CONFIG SET maxmemory BYTES`), or remove what fills it: "
+    "`dpq queues` counts tasks and dead letters. `dpq doctor --quick {queue}` looks again.",
     "read-only replica": "Give DPQ the address of its master. Make this server the master only if "
     "the other one is gone. `dpq doctor --quick {queue}` looks again.",
     "disk error": "Look in the server's log for a full disk or missing rights. "
