@@ -22,16 +22,20 @@ LONG_SECONDS = 86_400.0
 """Seconds until a quota is whole again from which on a person has to decide."""
 
 
-KINDS = {
-    "rate limited": VerdictState.RATE_LIMITED,
-    "probe": VerdictState.RATE_LIMITED,
-    "closed by hand": VerdictState.BY_HAND,
-    "concurrency": VerdictState.CONCURRENCY,
-    "quota": VerdictState.QUOTA,
-    "observed": VerdictState.QUOTA,
-    "unreadable": VerdictState.UNREADABLE,
+REASONS = {
+    "rate limited": (VerdictState.RATE_LIMITED, "rate limited by its host"),
+    "probe": (VerdictState.RATE_LIMITED, "the first task after a rate limit is still running"),
+    "closed by hand": (VerdictState.BY_HAND, "by hand"),
+    "concurrency": (VerdictState.CONCURRENCY, "as many tasks run as may"),
+    "quota": (VerdictState.QUOTA, "its quota is spread over the rest of the period"),
+    "observed": (VerdictState.QUOTA, "its host has said that no more is left"),
+    "in order": (VerdictState.PACED, "its first task waits for its retry, and comes first"),
+    "unreadable": (VerdictState.UNREADABLE, "its stored limit cannot be read: set or clear it"),
 }
-"""The state of each reason for which a limit lets no task run; all other reasons pace."""
+"""The state of each reason for which a limit lets no task run, and its words in the answer about a
+task; all other reasons pace."""
+
+PACED = VerdictState.PACED, ""
 
 
 def _opens_ms(held: Held) -> float | None:
@@ -39,7 +43,7 @@ def _opens_ms(held: Held) -> float | None:
 
 
 def kind_of(held: Held) -> VerdictState:
-    return KINDS.get(held.state.reason or "", VerdictState.PACED)
+    return REASONS.get(held.state.reason or "", PACED)[0]
 
 
 def _still_flows(facts: Facts, held: Held) -> bool:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from dpq.explain.verdict_limits import PACED, REASONS
 from dpq.limits.limits import RateLimit, quota_text
 from dpq.limits.pools import UNTIL_OPENED_MS
 from dpq.limits.states import LimitState, MemberState, last_to_open, spent_quota, spent_words
@@ -121,23 +122,11 @@ def _waits_for(found: Waiting) -> str:
     return f"it waits for {many} {', '.join(after)}"
 
 
-_CLOSED = {
-    "rate limited": "rate limited by its host",
-    "closed by hand": "by hand",
-    "unreadable": "its stored limit cannot be read: set it again, or clear it",
-    "probe": "the first task after a rate limit is still running",
-    "concurrency": "as many tasks run as may",
-    "observed": "its host has said that no more is left",
-    "in order": "its first task waits for its retry, and comes first",
-    "quota": "its quota is spread over the rest of the period",
-}
-
-
 def _why_closed(shut: LimitState | MemberState, windows: Sequence[RateLimit]) -> str:
     """Say why a limit lets no task run; if units are spent, name the window or quota."""
     if spent := spent_quota(shut):
         return f"its quota of {quota_text(spent.quota)} {spent_words(spent.left)}"
-    return _CLOSED.get(shut.reason or "") or _spent(windows, shut.units_left)
+    return REASONS.get(shut.reason or "", PACED)[1] or _spent(windows, shut.units_left)
 
 
 def _spent(windows: Sequence[RateLimit], units_left: Sequence[float]) -> str:
