@@ -41,7 +41,7 @@ def worker(
     time_limit: cmd.Seconds | None = None,
     keep_result: cmd.Seconds | None = None,
     grace: cmd.Positive = DEFAULT_GRACE,
-    version: Annotated[str, cmd.option("TEXT", envvar="DPQ_PROGRAM_VERSION")] = "",
+    version: Annotated[str | None, cmd.option("TEXT", envvar="DPQ_PROGRAM_VERSION")] = None,
     processes: Annotated[int | None, cmd.option("N", min=1, max=MAX_PROCESSES)] = None,
     drain: bool = False,
     task: cmd.Id | None = None,

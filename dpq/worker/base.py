@@ -76,7 +76,7 @@ class WorkerBase(Generic[Q]):
         from_errors: bool = True,
         grace: float = DEFAULT_GRACE,
         name: str | None = None,
-        version: str = "",
+        version: str | None = None,
         before: Callable[[Context[Q]], Any] | None = None,
         after: Callable[[Context[Q], BaseException | None], Any] | None = None,
         on_error: Callable[[Context[Q], BaseException], Any] | None = None,
@@ -165,9 +165,9 @@ class WorkerBase(Generic[Q]):
                 number(what, seconds, "seconds", 0.001, MAX_SECONDS)
         self.grace, self.visibility, self.time_limit = grace, visibility, time_limit
         self.name = name or process_name()
-        if version and label("version", version).split() != [version]:
+        if version is not None and label("version", version).split() != [version]:
             raise ConfigurationError(f"version is {version!r}: it must be one word")
-        self.version = version
+        self.version = version or ""
         self.given_back = 0
         named = by_name(handlers)
         self._deliveries = Deliveries(self.name, self.queues, visibility, named=named)
