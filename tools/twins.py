@@ -34,6 +34,7 @@ BLOCKING = [
     "queue/room",
     "link/asking",
     "link/connect",
+    "link/connections",
     "link/listener",
     "link/session",
     "link/waiter",

@@ -6,15 +6,14 @@ the library and prints. Data goes to stdout, messages to stderr.
 
 import sys
 from collections.abc import Sequence
-from functools import partial
 from typing import Annotated
 
 import typer
 
 import dpq
-from dpq.cli import admin, dead, doctor, limits, look, produce, run, task, web, worker
-from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, TAKES_IDS, AnyUrl, BareNumber, Queue
-from dpq.cli._terminal import Program, log_to_stderr, show_fault, tell_warnings
+from dpq.cli import admin, bulk, daemon, doctor, limits, look, produce, run, task, web, worker
+from dpq.cli._command import DEFAULT_QUEUE, DEFAULT_URL, AnyUrl, Queue, add
+from dpq.cli._terminal import Program, log_to_stderr, show_fault
 
 __all__ = ["app", "main"]
 
@@ -69,34 +68,36 @@ def root(
     Exit codes: 0 done, 1 failed, 2 wrong usage.
     """
     log_to_stderr(ctx, verbose)
-    tell_warnings(ctx)
 
 
-_add = partial(app.command, rich_help_panel="Work")
-_add()(produce.push)
-_add(cls=BareNumber)(task.pop)
-_add()(worker.worker)
-_add()(run.run)
+def _page(name: str, panel: str, text: str) -> typer.Typer:
+    page = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help=text)
+    app.add_typer(page, name=name, rich_help_panel=panel)
+    return page
 
-_add = partial(app.command, rich_help_panel="Look")
-_add(cls=BareNumber)(look.stats)
-_add(context_settings=TAKES_IDS)(look.why)
-_add(cls=BareNumber)(look.queues)
-_add(cls=BareNumber, context_settings=TAKES_IDS)(look.get)
-_add()(look.peek)
 
-_group = partial(app.add_typer, rich_help_panel="Steer")
-_group(dead.app, name="dead")
-_group(limits.app, name="limit")
-_group(limits.group_app, name="group")
-_add = partial(app.command, rich_help_panel="Steer")
-_add()(worker.workers)
-_add()(web.web)
-_add()(doctor.doctor)
-
-_group = partial(app.add_typer, rich_help_panel="Less often")
-_group(task.app, name="task")
-_group(admin.app, name="admin")
+add(app, "Work", produce.push, task.pop, worker.worker, run.run)
+add(app, "Look", look.stats, look.why, look.queues, look.get, look.peek)
+dead = _page("dead", "Steer", "List or replay dead letters.")
+add(dead, None, task.replay, list=task.list_dead)
+limit = _page("limit", "Steer", "Set, list, clear or undo limits of the queue and of groups.")
+add(
+    limit,
+    None,
+    set=limits.set_limit,
+    list=limits.list_limits,
+    clear=limits.clear_limit,
+    undo=limits.undo_limit,
+)
+group = _page("group", "Steer", "Close or open a group for all consumers; `limit list` shows them.")
+add(group, None, close=limits.close_group, open=limits.open_group)
+add(app, "Steer", worker.workers, web.web, doctor.doctor)
+held = _page("task", "Less often", "End a task that you hold, or change or cancel one.")
+add(held, None, task.ack, task.fail, task.release, task.rate_limited, task.bury, task.extend)
+add(held, None, task.update, task.cancel)
+operator = _page("admin", "Less often", "Pause, change many tasks, export, run daemons.")
+add(operator, None, admin.pause, admin.resume, bulk.bulk, admin.events, admin.export)
+add(operator, None, admin.import_, daemon.scheduler, daemon.metrics)
 
 
 def main(args: Sequence[str] | None = None) -> None:

@@ -1,26 +1,29 @@
 """The job of one process of `dpq worker`: finds the handlers and the queues, and runs a worker.
 
-With `--task` it takes one task by its id, and runs its handler here, once: for debugging.
+`package.module:name` names the handlers; if it does not exist, the error lists what does. With
+`--task` it takes one task by its id, and runs its handler here, once: for debugging.
 """
 
 import asyncio
+import importlib
+import inspect
 import logging
 import os
+import pkgutil
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, ExitStack, closing, nullcontext
-from inspect import isawaitable
+from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple, NoReturn
 
 import typer
 
 from dpq import DPQ, AsyncDPQ, AsyncWorker, Context, Tasks, Worker
-from dpq.cli._log import LogStyle
-from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL
+from dpq.cli._command import DEFAULT_QUEUE, DEFAULT_URL
 from dpq.cli._progress import metered, metered_async
-from dpq.cli._target import is_async, load
-from dpq.cli._terminal import FAILED, Failed, talk
+from dpq.cli._terminal import FAILED, Failed, LogStyle, talk
 from dpq.cli.daemon import HealthSource
 from dpq.limits.signals import Signal
 from dpq.link.connect import open_url
@@ -28,8 +31,9 @@ from dpq.link.connect_async import open_url_async
 from dpq.model.errors import ConfigurationError
 from dpq.model.log_fields import fields
 from dpq.model.validation import error_line
+from dpq.types import TaskFunction
 from dpq.worker.base import WorkerBase
-from dpq.worker.handlers import Handler, check_result, finder
+from dpq.worker.handlers import Handler, awaits, check_result, finder, functions_of
 
 log = logging.getLogger(__name__)
 
@@ -211,7 +215,7 @@ async def _run_one_async(job: Job, handlers: Any, task_id: str, force: bool) -> 
                 try:
                     handler, args = _handler(handlers, context)
                     result = handler.call(*args)
-                    check_result(handler, await result if isawaitable(result) else result)
+                    check_result(handler, await result if inspect.isawaitable(result) else result)
                 except Exception as raised:
                     error = raised
                     raise
@@ -234,3 +238,79 @@ def _handler(
 
 def _refuse(task_id: str, why: str) -> NoReturn:
     raise Failed(f"task {task_id} cannot run now: {why}")
+
+
+# Handlers by their names
+
+NAMES_SHOWN = 10
+"""Names that an error lists: enough to see a typing error."""
+
+
+def load(target: str) -> Any:
+    """Import a module, also from the current directory, and find the named object in it."""
+    module_name, _, path = target.partition(":")
+    if not module_name or not path:
+        raise ConfigurationError(f"{target!r} names no handlers: write package.module:name")
+    found: Any = _import(module_name)
+    for name in path.split("."):
+        try:
+            found = getattr(found, name)
+        except AttributeError:
+            there = _list(_handlers_in(found)) or "no handler"
+            raise ConfigurationError(
+                f"{target!r}: {module_name!r} has no {name!r}; it has {there}"
+            ) from None
+    if isinstance(found, TaskFunction):
+        raise ConfigurationError(
+            f"{target!r} is a single task: name the Tasks object that it belongs to"
+        )
+    return found
+
+
+def _import(name: str) -> ModuleType:
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name and f"{name}.".startswith(f"{error.name}."):
+            raise ConfigurationError(
+                f"there is no module {error.name!r}; {_modules_beside(error.name)}"
+            ) from None
+        fault: BaseException = error
+    except (Exception, SystemExit) as error:  # the module of the user may raise any error
+        fault = error
+    talk("".join(traceback.format_exception(fault)).rstrip())
+    raise ConfigurationError(f"module {name!r} cannot be imported: {fault!r}") from fault
+
+
+def _modules_beside(name: str) -> str:
+    package = sys.modules.get(name.rpartition(".")[0])
+    paths = [str(Path.cwd())] if package is None else list(getattr(package, "__path__", ()))
+    names = _list(module.name for module in pkgutil.iter_modules(paths)) or "none"
+    return f"modules in {paths[0] if paths else package!r}: {names}"
+
+
+def _handlers_in(holder: Any) -> Iterable[str]:
+    """List the public names that may be handlers."""
+    for name, value in vars(holder).items() if hasattr(holder, "__dict__") else ():
+        own = getattr(value, "__module__", None) == getattr(holder, "__name__", None)
+        function = inspect.isroutine(value) and own
+        if name[0] != "_" and (function or isinstance(value, Mapping | Tasks)):
+            yield name
+
+
+def _list(names: Iterable[str]) -> str:
+    ordered = sorted(names)
+    return ", ".join(ordered[:NAMES_SHOWN]) + ", ..." * (len(ordered) > NAMES_SHOWN)
+
+
+def is_async(handlers: Any) -> bool:
+    """Return True if handlers need an `AsyncWorker`: one of them is async, or their queue is."""
+    if isinstance(handlers, Tasks) and isinstance(handlers.queue, AsyncDPQ):
+        return True
+    kinds = {awaits(function) for function in functions_of(handlers)}
+    if len(kinds) == 2:
+        log.warning("some handlers are async: while one that is not async runs, all others wait")
+    return True in kinds

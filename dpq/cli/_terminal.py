@@ -1,10 +1,13 @@
-"""The terminal: data on stdout, messages on stderr, and the exit code.
+"""The terminal: data on stdout, messages and the log on stderr, and the exit code.
 
-All commands call it. Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted. Must not know
-what a queue is.
+Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted. With `--log json` each log record and
+each message is one JSON object, whose keys are stable: docs/operations.md has them. Such a line is
+ASCII, so no character of a remote text ends it or steers a terminal.
 """
 
+import json
 import logging
+import math
 import os
 import re
 import sys
@@ -12,9 +15,9 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable
-from functools import wraps
+from datetime import UTC, datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
+from typing import Annotated, Any, Literal, NoReturn
 
 import typer
 from pydantic_core import to_json
@@ -24,15 +27,12 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from rich.console import Console
 from typer.core import TyperGroup
 
+from dpq.explain.verdict import Verdict, server_away
 from dpq.model.display import shown, shown_json
 from dpq.model.errors import ConfigurationError, DPQError, ServerWarning
+from dpq.model.log_fields import FIELDS
 from dpq.model.masking import mask
-
-if TYPE_CHECKING:
-    from dpq.explain.verdict import Verdict
-
-P = ParamSpec("P")
-T = TypeVar("T")
+from dpq.queue.looking import no_answer
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
 
@@ -104,7 +104,9 @@ def tables() -> Console:
 
 
 def log_to_stderr(ctx: typer.Context, verbose: int) -> None:
-    """Show the library's log until the program ends: warnings, or more with each `-v`."""
+    """Show the library's log: warnings, or more with each `-v`; no warning of the server."""
+    global on_talk
+    on_talk = None
     logger, handler = logging.getLogger("dpq"), logging.StreamHandler()
     handler.setFormatter(TEXT)
     before = logger.level
@@ -113,34 +115,27 @@ def log_to_stderr(ctx: typer.Context, verbose: int) -> None:
     ctx.meta["dpq.log"] = handler
     ctx.call_on_close(lambda: logger.removeHandler(handler))
     ctx.call_on_close(lambda: logger.setLevel(before))
-
-
-def tell_warnings(ctx: typer.Context) -> None:
-    """Write each warning in one line, until the program ends; none of the server."""
     ctx.with_resource(warnings.catch_warnings())
     warnings.simplefilter("ignore", ServerWarning)
     warnings.showwarning = lambda message, *_: talk(f"warning: {message}")
 
 
-def for_long(command: Callable[P, T]) -> Callable[P, T]:
-    """Let a command that runs for long log what it does without `-v`, and warn of the server."""
-
-    @wraps(command)
-    def run(*args: P.args, **given: P.kwargs) -> T:
-        logger = logging.getLogger("dpq")
-        logger.setLevel(logging.DEBUG if logger.level < logging.WARNING else logging.INFO)
-        warnings.simplefilter("default", ServerWarning)
-        return command(*args, **given)
-
-    return run
+def log_more() -> None:
+    """Log what a daemon does without `-v`, and warn of its server."""
+    logger = logging.getLogger("dpq")
+    logger.setLevel(logging.DEBUG if logger.level < logging.WARNING else logging.INFO)
+    warnings.simplefilter("default", ServerWarning)
 
 
 class Program(TyperGroup):
     """The program: shows each error as one line, with the password in the URL masked."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Accept `-v` also behind the command."""
-        return super().parse_args(ctx, loud_first(args))
+        """Move every `-v` to the front, but nothing behind `--`."""
+        end = args.index("--") if "--" in args else len(args)
+        loud = [word for word in args[:end] if word == "--verbose" or re.fullmatch("-v+", word)]
+        rest = [word for word in args[:end] if word not in loud]
+        return super().parse_args(ctx, loud + rest + args[end:])
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command."""
@@ -164,22 +159,12 @@ class Program(TyperGroup):
         return result
 
 
-def server_away_by(error: BaseException, queue: str = "") -> "Verdict | None":
+def server_away_by(error: BaseException, queue: str = "") -> Verdict | None:
     """Make the verdict `server away` of an error which says that a server does not answer."""
-    from dpq.explain.verdict import server_away
-    from dpq.queue.looking import no_answer
-
     silent = isinstance(error, RedisConnectionError | RedisTimeoutError)
     if not silent or isinstance(error, AuthenticationError):  # then the server has answered
         return None
     return server_away(queue, no_answer(error), time.time() * 1000)
-
-
-def loud_first(args: list[str]) -> list[str]:
-    """Move every `-v` to the front, but nothing behind `--`."""
-    end = args.index("--") if "--" in args else len(args)
-    loud = [word for word in args[:end] if word == "--verbose" or re.fullmatch("-v+", word)]
-    return loud + [word for word in args[:end] if word not in loud] + args[end:]
 
 
 def _report(ctx: Any, error: Exception, code: int) -> NoReturn:
@@ -192,3 +177,73 @@ def _report(ctx: Any, error: Exception, code: int) -> NoReturn:
         lines = [line.replace(url, mask(url)) for line in lines]
     talk("".join(lines))
     raise typer.Exit(code) from error
+
+
+# The log as JSON
+
+LogStyle = Literal["text", "json"]
+
+PIPE_BYTES = 4096
+"""Bytes of a line that several processes write to one pipe: a longer line may be torn. So the
+longest field of such a line is cut in its middle."""
+
+LEVELS = {"error": logging.ERROR, "warning": logging.WARNING}
+
+
+class JsonLines(logging.Formatter):
+    """Formats records as JSON, one in a line of `most_bytes` at most."""
+
+    def __init__(self, most_bytes: float = math.inf) -> None:
+        super().__init__()
+        self._most_bytes = most_bytes
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Write a record: its time, level, logger, message and fields."""
+        at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        line: dict[str, Any] = {"time": at.replace("+00:00", "Z"), "level": record.levelname}
+        line |= {"logger": record.name, "message": shown(record.getMessage())}
+        line |= {name: vars(record)[name] for name in FIELDS if name in vars(record)}
+        if record.exc_text:
+            line["traceback"] = record.exc_text
+        elif record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        while len(text := json.dumps(line, default=str)) >= self._most_bytes:
+            name = max(line, key=lambda each: len(str(line[each])))
+            long = str(line[name])
+            line[name] = f"{long[: len(long) // 3]} ... {long[-len(long) // 3 :]}"
+        return text
+
+
+def style(ctx: typer.Context, value: LogStyle) -> LogStyle:
+    """Write the log of all loggers, and all messages, in a style: a callback of the option."""
+    global on_talk
+    if value == "json" and "dpq.log" in ctx.meta:
+        handler: logging.Handler = ctx.meta["dpq.log"]
+        in_shared_pipe = ctx.params.get("child_of") is not None
+        handler.setFormatter(JsonLines(PIPE_BYTES if in_shared_pipe else math.inf))
+        logging.getLogger("dpq").removeHandler(handler)
+        logging.getLogger().addHandler(handler)
+        ctx.find_root().call_on_close(lambda: logging.getLogger().removeHandler(handler))
+        on_talk = lambda text: handler.handle(_talked(text))  # noqa: E731
+    return value
+
+
+def _talked(text: str) -> logging.LogRecord:
+    first, _, rest = text.partition(": ")
+    level = LEVELS.get(first, logging.ERROR if "Traceback (most" in first else logging.INFO)
+    said = rest if first in LEVELS else text
+    record = logging.LogRecord("dpq.cli", level, "", 0, "%s", (said,), None)
+    record.event = "message"
+    return record
+
+
+Log = Annotated[
+    LogStyle,
+    typer.Option(
+        "--log",
+        envvar="DPQ_LOG",
+        callback=style,
+        help="How to log: text; or json, one object on each line, with stable keys.",
+        rich_help_panel="Seldom needed",
+    ),
+]

@@ -9,22 +9,13 @@ import typer
 from rich.progress import BarColumn
 
 from dpq import DPQ, Filter, TaskState
+from dpq.cli import _command as cmd
 from dpq.cli import _terminal
-from dpq.cli._existing import on_queue
-from dpq.cli._options import (
-    NewPriority,
-    OfGroup,
-    OfReason,
-    Yes,
-    flag,
-    option,
-)
 from dpq.cli._progress import Bar
 from dpq.cli._terminal import Failed, talk
 from dpq.model.display import shown
-from dpq.model.filter import ANY
 from dpq.types import BulkProgress
-from dpq.verbs.bulk import BURIED, OF_STATES
+from dpq.verbs.bulk import OF_STATES
 from dpq.verbs.workers import MOST_NAMED
 from dpq.views.words import this_user
 
@@ -36,87 +27,60 @@ MOST_LEASES = 10**9
 Action = Literal["cancel", "update", "run", "release", "bury", "replay", "purge", "drop"]
 
 
-@on_queue
+@cmd.on_queue
 def bulk(
     q: DPQ[Any],
-    action: Annotated[
-        Action,
-        typer.Argument(
-            help="cancel or update live tasks, run delayed ones now, release or bury running ones, "
-            "replay or purge dead ones; or drop the queue: tasks, settings, totals and name."
-        ),
-    ],
-    state: Annotated[
-        TaskState | None,
-        option("STATE", "ready, delayed, invisible, waiting or dead.", unset="any"),
-    ] = None,
-    group: OfGroup = None,
-    key_prefix: Annotated[
-        str | None, option("TEXT", "Only keys that begin with this.", unset="any", seldom=True)
-    ] = None,
-    least: Annotated[
-        float | None, option("NUMBER", "Only from this priority on.", unset="any", seldom=True)
-    ] = None,
-    most: Annotated[
-        float | None, option("NUMBER", "Only up to this priority.", unset="any", seldom=True)
-    ] = None,
-    older_than: Annotated[
-        float | None,
-        option("SECONDS", "Only tasks that were pushed, or died, this long ago.", unset="any"),
-    ] = None,
-    text: Annotated[
-        str | None,
-        option(
-            "TEXT",
-            "Only with this in group, key, error or payload; or an id.",
-            unset="any",
-            seldom=True,
-        ),
-    ] = None,
-    reason: OfReason = None,
-    priority: NewPriority = None,
-    because: Annotated[
-        str | None, option("TEXT", "The reason of bury.", unset=BURIED, seldom=True)
-    ] = None,
-    rate: Annotated[
-        float | None,
-        option("NUMBER", "Of replay: tasks per second.", unset="all at once", seldom=True),
-    ] = None,
-    worker: Annotated[
-        str | None, option("NAME", "Of release: what this worker holds.", unset="any")
-    ] = None,
-    held_for: Annotated[
-        float | None, option("SECONDS", "Of release: what is held this long.", unset="any", min=0)
-    ] = None,
-    dry_run: Annotated[
-        bool, flag("Only count the tasks, and print their number.", "--dry-run")
-    ] = False,
-    yes: Yes = False,
+    action: Annotated[Action, typer.Argument()],
+    state: TaskState | None = None,
+    group: cmd.OfGroup | None = None,
+    key_prefix: cmd.Text | None = None,
+    least: cmd.Limited | None = None,
+    most: cmd.Limited | None = None,
+    older_than: cmd.Seconds | None = None,
+    text: cmd.Text | None = None,
+    reason: cmd.OfReason | None = None,
+    priority: cmd.NewPriority | None = None,
+    because: cmd.Text | None = None,
+    rate: cmd.Limited | None = None,
+    worker: cmd.Name | None = None,
+    held_for: cmd.Positive | None = None,
+    dry_run: bool = False,
+    yes: bool = False,
 ) -> None:
-    """Act on all tasks that pass the filters, in steps; prints how many were changed.
+    """Act on all tasks that pass the filters, in steps; print how many were changed.
 
-    \b
       dpq admin bulk cancel --group example.org --yes
       dpq admin bulk release --worker web-1:77      what a dead worker holds
       dpq admin bulk purge --reason expired --yes
 
     Tasks that come meanwhile are left alone. Ctrl-C stops after the step that is running.
+
+    Args:
+        action: cancel or update live tasks, run delayed ones now, release or bury running ones,
+            replay or purge dead ones; or drop the queue: tasks, settings, totals and name.
+        state: Only tasks of this state.
+        older_than: Only tasks that were pushed, or died, this long ago.
+        worker: With release: all that this worker holds.
+        held_for: With release: all that is held this long.
+        dry_run: Only count the tasks, and print their number.
+        yes: Do not ask. Needed where nobody can answer.
+
+    Seldom needed:
+        key_prefix: Only keys that begin with this.
+        least: Only this priority and higher ones.
+        most: Only this priority and lower ones.
+        text: Only tasks with this in their group, key, error or payload; or with this id.
+        because: With bury: the reason.
+        rate: With replay: tasks per second; if not given, all at once.
     """
     if (priority is not None) != (action == "update"):
         raise typer.BadParameter("update needs a --priority, and no other action has one")
     leases = worker is not None or held_for is not None
     if leases and action != "release":
         raise typer.BadParameter("--worker and --held-for go with release")
-    chosen = Filter(
-        state,
-        ANY if group is None else group,
-        least,
-        ANY if text is None else text,
-        ANY if reason is None else reason,
-        most=most,
-        key_prefix=ANY if key_prefix is None else key_prefix,
-        older_than=older_than,
-    )
+    texts = {"group": group, "text": text, "reason": reason, "key_prefix": key_prefix}
+    given: Any = {name: each for name, each in texts.items() if each is not None}
+    chosen = Filter(state, least=least, most=most, older_than=older_than, **given)
     if (action == "drop" or leases) and (chosen != Filter() or dry_run):
         raise typer.BadParameter("drop, --worker and --held-for go with no filter")
     whose = "" if action == "drop" else "tasks of "

@@ -1,4 +1,4 @@
-"""`dpq admin scheduler` and `dpq admin metrics`, and the ports beside daemons.
+"""`dpq admin scheduler` and `dpq admin metrics`, and the HTTP ports beside daemons.
 
 The health endpoint, for orchestrators, answers without a call to the server:
 
@@ -8,17 +8,19 @@ The health endpoint, for orchestrators, answers without a call to the server:
 
 import json
 import logging
+import socket
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, closing
+from socketserver import TCPServer, ThreadingMixIn
 from typing import Annotated, Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 import typer
 
-from dpq.cli._log import Log
-from dpq.cli._options import DEFAULT_URL, Queues, Url, named_queues, option
-from dpq.cli._port import LOCAL, Port, missing, port
-from dpq.cli._terminal import for_long, talk
+from dpq import DPQ
+from dpq.cli import _command as cmd
+from dpq.cli._terminal import Failed, Log, log_more, talk
 from dpq.link.connect import Opened, open_url
 from dpq.model.log_fields import fields
 from dpq.model.masking import server_name as server_name_of
@@ -27,7 +29,73 @@ from dpq.scheduler import Scheduler, run_daemon
 
 logger = logging.getLogger(__name__)
 
+Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+"""A WSGI application."""
+
+LOCAL = "127.0.0.1"
+
+ASK_SECONDS = 10.0
+"""Seconds without a byte after which a connection ends: as long as Prometheus waits."""
+
 NOT_BEGUN = Health(live=True, ready=False, reasons=("it has not begun",))
+
+Address = Annotated[str, cmd.option("ADDRESS")]
+PortNumber = Annotated[int, cmd.option("PORT", min=0, max=65535)]
+
+
+def missing(error: ImportError, extra: str, way_out: str) -> Failed:
+    """Make the error for a command whose packages are not installed."""
+    return Failed(
+        f"{error.name or error} is missing: install DPQ with its extra {extra!r}, or give {way_out}"
+    )
+
+
+class _Handler(WSGIRequestHandler):
+    timeout = ASK_SECONDS
+
+    def log_message(self, format: str, *args: Any) -> None:
+        logger.debug(format, *args)
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+    request_queue_size = 32
+
+    def server_bind(self) -> None:
+        TCPServer.server_bind(self)  # the one of `HTTPServer` asks a name server
+        self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
+        self.setup_environ()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        logger.debug("a request of %s failed", client_address, exc_info=True)
+
+
+class _Server6(_Server):
+    address_family = socket.AF_INET6
+
+
+class Port:
+    """Serves a WSGI application from threads until `close`; port 0 takes a free one."""
+
+    def __init__(self, host: str, port: int, application: Application, name: str) -> None:
+        kind = _Server6 if ":" in host else _Server
+        self._server = make_server(host, port, application, kind, _Handler)
+        self.address: tuple[str, int] = self._server.socket.getsockname()[:2]
+        run, name = self._server.serve_forever, f"dpq-{name}"
+        self._thread = threading.Thread(target=run, name=name, daemon=True)
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        """Return its address for a browser."""
+        host, port = self.address
+        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+    def close(self) -> None:
+        """Listen no more."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
 
 
 class HealthSource:
@@ -49,55 +117,39 @@ class HealthSource:
         return [json.dumps(said).encode() + b"\n"]
 
 
-HealthPort = Annotated[
-    int | None, port("Answer HTTP /live and /ready on this port, for orchestrators", seldom=True)
-]
-HealthHost = Annotated[
-    str, option("ADDRESS", "The address of --health-port; 0.0.0.0 for all.", seldom=True)
-]
-
-
 def health_source(number: int | None, host: str) -> HealthSource:
     """Make a source; listen, if there is a port."""
     source = HealthSource()
     if number is not None:
-        url = Port(host, number, source, "health").start().url
+        url = Port(host, number, source, "health").url
         logger.info("health: %s/live and /ready", url, extra=fields("health_begins"))
     return source
 
 
-MetricsPort = Annotated[
-    int | None,
-    port("Answer scrapes of Prometheus on this port, as `dpq admin metrics` does", unset="none"),
-]
-MetricsHost = Annotated[str, option("ADDRESS", "The address of --metrics-port; 0.0.0.0 for all.")]
-ServerName = Annotated[
-    str | None,
-    option(
-        "NAME",
-        "The label `server` of the metrics; programs that read the same server need the same name.",
-        unset="host:port/db of the URL, or the path of its socket",
-    ),
-]
-
-
-@for_long
+@cmd.command
 def metrics(
     ctx: typer.Context,
-    host: Annotated[str, option("ADDRESS", "The address to listen on; 0.0.0.0 for all.")] = LOCAL,
-    port: Annotated[int, port("The port")] = 9377,
-    server_name: ServerName = None,
-    queue: Queues = None,
-    url: Url = DEFAULT_URL,
+    host: Address = LOCAL,
+    port: PortNumber = 9377,
+    server_name: cmd.Name | None = None,
+    queue: cmd.Queues = None,
+    url: cmd.Url = cmd.DEFAULT_URL,
 ) -> None:
     """Answer scrapes of Prometheus until Ctrl-C: tasks, rates, limits, workers.
 
-    It tells of the named queues, or of all that are known. It changes nothing, and reads once a
-    second at most. `dpq web` and `dpq admin scheduler --metrics-port` tell the same. It needs the
+    It covers the named queues, or all that are known. It changes nothing, and reads at most once a
+    second. `dpq web` and `dpq admin scheduler --metrics-port` serve the same metrics. It needs the
     package of the extra `metrics`.
+
+    Args:
+        host: The address to listen on; 0.0.0.0 for all.
+        port: The port; 0 takes a free one.
+        server_name: The label `server` of the metrics: by default host:port/db of the URL, or the
+            path of its socket. Programs that read the same server need the same name.
     """
+    log_more()
     opened = open_url(url)
-    names = named_queues(ctx, queue, also=False)
+    names = cmd.named_queues(ctx, queue, also=False)
     with closing(opened), closing(serve_metrics(opened, names, host, port, server_name)) as served:
         talk(f"{served.url}/metrics; Ctrl-C ends it")
         threading.Event().wait()
@@ -107,7 +159,6 @@ def serve_metrics(
     opened: Opened, names: Sequence[str] | None, host: str, port: int, server: str | None
 ) -> Port:
     """Answer scrapes about some queues, or all that are known, from threads of their own."""
-    from dpq import DPQ
     from dpq.views.sampler import Known, Named
 
     try:
@@ -119,26 +170,38 @@ def serve_metrics(
     client = opened.client
     directory = Named([DPQ(client, name) for name in names]) if names else Known(client)
     exporter = Exporter(directory, server=server or server_name_of(opened.label))
-    return Port(host, port, make_wsgi_app(exporter.registry), "metrics").start()
+    return Port(host, port, make_wsgi_app(exporter.registry), "metrics")
 
 
-@for_long
+@cmd.command
 def scheduler(
     ctx: typer.Context,
-    queue: Queues = None,
+    queue: cmd.Queues = None,
     log: Log = "text",
-    health_port: HealthPort = None,
-    health_host: HealthHost = LOCAL,
-    metrics_port: MetricsPort = None,
-    metrics_host: MetricsHost = LOCAL,
-    server_name: ServerName = None,
-    url: Url = DEFAULT_URL,
+    health_port: PortNumber | None = None,
+    health_host: Address = LOCAL,
+    metrics_port: PortNumber | None = None,
+    metrics_host: Address = LOCAL,
+    server_name: cmd.Name | None = None,
+    url: cmd.Url = cmd.DEFAULT_URL,
 ) -> None:
     """Run the scheduler until SIGTERM or Ctrl-C: due tasks and expired leases become ready.
 
     It is optional, since each pop does the same. Several may run at once.
+
+    Args:
+        metrics_port: Answer scrapes of Prometheus on this port, as `dpq admin metrics` does; 0
+            takes a free one.
+        metrics_host: The address of --metrics-port; 0.0.0.0 for all.
+        server_name: The label `server` of the metrics, as of `dpq admin metrics`.
+
+    Seldom needed:
+        health_port: Answer HTTP /live and /ready on this port, for orchestrators; 0 takes a free
+            one.
+        health_host: The address of --health-port; 0.0.0.0 for all.
     """
-    names = named_queues(ctx, queue, also=False) or None
+    log_more()
+    names = cmd.named_queues(ctx, queue, also=False) or None
     source = health_source(health_port, health_host)
 
     def watch(daemon: Scheduler) -> None:

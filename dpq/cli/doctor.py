@@ -16,16 +16,7 @@ from redis.exceptions import ResponseError
 from rich.progress import SpinnerColumn
 
 from dpq import DPQ, DPQError, TaskState
-from dpq.cli._options import (
-    DEFAULT_QUEUE,
-    DEFAULT_URL,
-    Json,
-    Queues,
-    Url,
-    flag,
-    named_queues,
-    option,
-)
+from dpq.cli import _command as cmd
 from dpq.cli._progress import Bar
 from dpq.cli._terminal import FAILED, Failed, emit, say, server_away_by, talk
 from dpq.explain.operations import Operations
@@ -52,51 +43,35 @@ WITHIN_SECONDS = 5.0
 SAID = ("meaning", "way_out")
 
 
+@cmd.command
 def doctor(
     ctx: typer.Context,
-    quick: Annotated[
-        bool, flag("Only see that the server answers: for alarms, containers.", "--quick")
-    ] = False,
-    worker: Annotated[
-        float | None,
-        option(
-            "SECONDS",
-            "With --quick: each queue has a worker on this host with a younger heartbeat. Workers "
-            "send one every 10 s.",
-            unset="not checked",
-            min=0,
-        ),
-    ] = None,
-    host: Annotated[str | None, option("NAME", "The host for --worker.", unset="this one")] = None,
-    oldest: Annotated[
-        float | None,
-        option(
-            "SECONDS",
-            "With --quick: the oldest ready task of each queue is due for less than this.",
-            unset="not checked",
-            min=0,
-        ),
-    ] = None,
-    timeout: Annotated[
-        float, option("SECONDS", "With --quick: the server answers within this.", min=0.001)
-    ] = WITHIN_SECONDS,
-    load_scripts: Annotated[
-        bool,
-        flag(
-            "Only load all scripts into the server, for users without EVAL; prints how many.",
-            "--load-scripts",
-        ),
-    ] = False,
-    json: Json = False,
-    queue: Queues = None,
-    url: Url = DEFAULT_URL,
+    quick: bool = False,
+    worker: cmd.Positive | None = None,
+    host: cmd.Name | None = None,
+    oldest: cmd.Positive | None = None,
+    timeout: Annotated[float, cmd.option("SECONDS", min=0.001)] = WITHIN_SECONDS,
+    load_scripts: bool = False,
+    json: cmd.Json = False,
+    queue: cmd.Queues = None,
+    url: cmd.Url = cmd.DEFAULT_URL,
 ) -> None:
     """Check the server and all that the queue stores; explain each problem and its way out.
 
     It also judges the queue, as `dpq why` does. The exit code is 1 if there are problems, or if the
     queue does not go on by itself. It changes nothing, and is safe while the queue is in use.
+
+    Args:
+        quick: Only see that the server answers: for alarms and containers.
+        worker: With --quick: fail if a queue has no worker on this host with a heartbeat younger
+            than this. Workers send one every 10 s.
+        host: The host for --worker; by default this one.
+        oldest: With --quick: fail if a task of a queue has been due for this long.
+        timeout: With --quick: fail if the server does not answer within this.
+        load_scripts: Only load all scripts into the server, for users without EVAL; prints how
+            many.
     """
-    names = named_queues(ctx, queue) or [DEFAULT_QUEUE]
+    names = cmd.named_queues(ctx, queue) or [cmd.DEFAULT_QUEUE]
     if load_scripts:
         with closing(open_url(url)) as opened:
             print(load_all(opened.client))
@@ -166,11 +141,11 @@ def _watched(steps: Steps[T], bar: Bar) -> Steps[T]:
     answer, pages = None, 0
     while True:
         try:
-            command = steps.send(answer)
+            asked = steps.send(answer)
         except StopIteration as end:
             found: T = end.value
             return found
-        answer = yield command
+        answer = yield asked
         pages += 1
         bar.show(f"checked {pages * PAGE} entries")
 

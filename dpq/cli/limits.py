@@ -7,9 +7,8 @@ import typer
 from redis.exceptions import ResponseError
 
 from dpq import DPQ, Quota, RateLimit
+from dpq.cli import _command as cmd
 from dpq.cli import _terminal
-from dpq.cli._existing import on_new_queue, on_queue
-from dpq.cli._options import Json, argument, flag, option, reader
 from dpq.cli._render import limit_table, scope_name
 from dpq.cli._terminal import Failed, emit, tables, talk
 from dpq.limits import words
@@ -25,15 +24,6 @@ from dpq.verbs.history import MAX_EVENTS
 from dpq.views import limit_change
 from dpq.views.words import this_user
 
-app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    help="Set, list, clear or undo limits of the queue and of groups.",
-)
-group_app = typer.Typer(
-    no_args_is_help=True, help="Close or open a group for all consumers; `limit list` shows them."
-)
-
 
 def _rate(text: str) -> RateLimit | Quota:
     try:
@@ -44,13 +34,14 @@ def _rate(text: str) -> RateLimit | Quota:
         raise ConfigurationError(f"{error}; if it is a group, write --group {text}") from None
 
 
-OfGroup = Annotated[
-    str | None, option("NAME", "The limit of this group.", "--group", unset="the whole queue")
+LimitGroup = Annotated[str, cmd.option("NAME", "--group", help="A group; if not given, the queue.")]
+EveryGroup = Annotated[
+    bool, typer.Option("--every-group", help="Each group without a limit of its own.")
 ]
-OfEveryGroup = Annotated[
-    bool, flag("The limit of each group without one of its own.", "--every-group")
+Sure = Annotated[
+    bool,
+    typer.Option("--yes", help="Do not ask at a terminal.", rich_help_panel="Seldom needed"),
 ]
-Sure = Annotated[bool, flag("Do not ask at a terminal.", "--yes", seldom=True)]
 
 
 def _scope(group: str | None, every_group: bool) -> str | None:
@@ -61,85 +52,63 @@ def _scope(group: str | None, every_group: bool) -> str | None:
     return None if group is None else label("group", group)
 
 
-@app.command("set")
-@on_new_queue
+@cmd.on_new_queue
 def set_limit(
     q: DPQ[Any],
     rates: Annotated[
         list[RateLimit] | None,  # quotas too, but typer takes no union
-        typer.Argument(
-            metavar="RATE",
-            parser=reader(_rate),
-            help="Units per time: 10/s, 300/15m, 5000/h, 2.5/min, 100/60 (seconds). Several RATEs "
-            "hold together. Options follow: burst=N units at once after a pause; "
-            "reserve=UNITS:PRIORITY of the burst for this priority or a better one; moving: never "
-            "more in any such time; adaptive=FLOOR:CEILING[:STEP] learns the rate; slack=SECONDS "
-            "for delays of the network; estimate=UNITS for a task that names no cost. A quota of "
-            "a calendar period (hour, day, week, month) names its time zone: "
-            "10000/day@America/Los_Angeles, tokens=5000000/month@UTC,spread,reserve=100:10",
-            show_default=False,
-        ),
+        cmd.argument("RATE", parser=cmd.reader(_rate)),
     ] = None,
-    group: OfGroup = None,
-    every_group: OfEveryGroup = False,
-    concurrency: Annotated[
-        int | None, option("N", "Tasks that may run at once.", unset="any number")
-    ] = None,
-    in_order: Annotated[
-        bool, flag("One task at a time; a retry holds up the rest.", "--in-order")
-    ] = False,
-    member: Annotated[
-        list[str] | None,
-        option(
-            "NAME",
-            "A key or proxy of the group; the limit holds for each. Give it several times.",
-            seldom=True,
-        ),
-    ] = None,
-    weight: Annotated[
-        float | None,
-        option(
-            "TURNS",
-            "Turns of the group where others get one, with round robin.",
-            unset="1",
-            seldom=True,
-        ),
-    ] = None,
-    max_tasks: Annotated[
-        int | None, option("N", "The most live tasks of the queue; 0: no bound.", seldom=True)
-    ] = None,
-    max_waiting: Annotated[
-        int | None, option("N", "The most waiting tasks of each group; 0: no bound.", seldom=True)
-    ] = None,
-    when_full: Annotated[
-        Literal["refuse", "drop_worst"] | None,
-        option("MODE", "In a full group: refuse, or drop_worst of it.", seldom=True),
-    ] = None,
-    reset: Annotated[
-        bool, flag("Forget what was granted, counted and learned.", "--reset", seldom=True)
-    ] = False,
+    group: LimitGroup | None = None,
+    every_group: EveryGroup = False,
+    concurrency: cmd.N | None = None,
+    in_order: bool = False,
+    member: cmd.Names = None,
+    weight: Annotated[float | None, cmd.option("TURNS")] = None,
+    max_tasks: cmd.N | None = None,
+    max_waiting: cmd.N | None = None,
+    when_full: Literal["refuse", "drop_worst"] | None = None,
+    reset: bool = False,
     yes: Sure = False,
 ) -> None:
     """Set a limit for all consumers together; it replaces the one before.
 
-    A task takes 1 unit, or its cost. A window grants at most its units + burst
-    - 1, a moving one no more than its units. It shows what was and what will
-    be, and asks at a terminal. `dpq limit undo` is the way back.
+    A task takes 1 unit, or its cost. A window grants at most its units + burst - 1, a moving one no
+    more than its units. The command shows the limit before and after, and asks at a terminal. `dpq
+    limit undo` is the way back.
 
-    \b
-    dpq limit set 10/s 5000/h,moving           the queue; both rates hold
-    dpq limit set 2.5/min --every-group        each group with no own limit
-    dpq limit set 300/15m,moving               300 in any 15 minutes, at any speed
-    dpq limit set 10/s,burst=5 --group api     one group; 5 at once after a pause
-    dpq limit set --concurrency 3 --group api  3 of its tasks at once, at any rate
-    dpq limit set 5/s,adaptive=1:20            a learned rate, from 1/s to 20/s
-    dpq limit set 500/m tokens=200000/m        push --cost tokens=1800 counts both
-    dpq limit set 10/s 10000/day@Europe/Berlin at most 10000 between midnights
-    dpq limit set tokens=200000/m,burst=9000,estimate=2000
-    dpq limit set 20/s,burst=4 5000/h,burst=1000,reserve=500:10
-    dpq limit set 60/m --group api --member key-a --member key-b   60/m each
-    dpq limit set --weight 3 --group big       three turns where others get one
-    dpq limit set --in-order --every-group     one task of a group at a time
+      dpq limit set 10/s 5000/h,moving           the queue; both rates hold
+      dpq limit set 2.5/min --every-group        each group with no own limit
+      dpq limit set 300/15m,moving               300 in any 15 minutes, at any speed
+      dpq limit set 10/s,burst=5 --group api     one group; 5 at once after a pause
+      dpq limit set --concurrency 3 --group api  3 of its tasks at once, at any rate
+      dpq limit set 5/s,adaptive=1:20            a learned rate, from 1/s to 20/s
+      dpq limit set 500/m tokens=200000/m        push --cost tokens=1800 counts both
+      dpq limit set 10/s 10000/day@Europe/Berlin at most 10000 between midnights
+      dpq limit set tokens=200000/m,burst=9000,estimate=2000
+      dpq limit set 20/s,burst=4 5000/h,burst=1000,reserve=500:10
+      dpq limit set 60/m --group api --member key-a --member key-b   60/m each
+      dpq limit set --weight 3 --group big       three turns where others get one
+      dpq limit set --in-order --every-group     one task of a group at a time
+
+    Args:
+        rates: Units per time: 10/s, 300/15m, 5000/h, 2.5/min, 100/60 (seconds). Several RATEs hold
+            together. Options follow: burst=N units at once after a pause; reserve=UNITS:PRIORITY of
+            the burst for this priority or a better one; moving: never more in any such time;
+            adaptive=FLOOR:CEILING[:STEP] learns the rate; slack=SECONDS for delays of the network;
+            estimate=UNITS for a task that names no cost. A quota of a calendar period (hour, day,
+            week, month) names its time zone: 10000/day@America/Los_Angeles,
+            tokens=5000000/month@UTC,spread
+        concurrency: Tasks that may run at once.
+        in_order: One task at a time; a retry holds up the rest.
+
+    Seldom needed:
+        member: A key or proxy of the group; the limit holds for each. Give it several times.
+        weight: Turns of the group where others get one, with round robin.
+        max_tasks: The most live tasks of the queue; 0: no bound.
+        max_waiting: The most waiting tasks of each group; 0: no bound.
+        when_full: If a group is full: refuse the push, or drop_worst, its worst task.
+        reset: Forget what was granted, counted and learned.
     """
     if bounds := (max_tasks, max_waiting, when_full) != (None, None, None):
         q.admin.set_bounds(max_tasks=max_tasks, max_waiting=max_waiting, when_full=when_full)
@@ -208,14 +177,13 @@ def _all_states(q: DPQ[Any]) -> list[LimitState]:
     return states + [each for each in q.admin.groups() if each.group not in known]
 
 
-@app.command("list")
-@on_queue
-def list_limits(
-    q: DPQ[Any],
-    group: Annotated[str | None, option("NAME", "Only this group.", unset="all")] = None,
-    json: Json = False,
-) -> None:
-    """Show all limits, the units that are left, and which groups are closed."""
+@cmd.on_queue
+def list_limits(q: DPQ[Any], group: cmd.Name | None = None, json: cmd.Json = False) -> None:
+    """Show all limits, the units that are left, and which groups are closed.
+
+    Args:
+        group: Only this group.
+    """
     states = _all_states(q) if group is None else [q.admin.group(group)]
     for state in states if json else ():
         emit({"queue": q.queue_name, **state.model_dump()})
@@ -226,28 +194,30 @@ def list_limits(
         talk(_bounds(q))
 
 
-@app.command("clear")
-@on_new_queue
+@cmd.on_new_queue
 def clear_limit(
-    q: DPQ[Any], group: OfGroup = None, every_group: OfEveryGroup = False, yes: Sure = False
+    q: DPQ[Any],
+    group: LimitGroup | None = None,
+    every_group: EveryGroup = False,
+    yes: Sure = False,
 ) -> None:
     """Remove a limit. For a group, the limit of every group holds again."""
     _change(q, _scope(group, every_group), None, yes)
 
 
-@app.command("undo")
-@on_queue
+@cmd.on_queue
 def undo_limit(
     q: DPQ[Any],
-    group: OfGroup = None,
-    every_group: OfEveryGroup = False,
-    event: Annotated[
-        str | None,
-        option("ID", "Undo this change: an id of `admin events --json`.", unset="the last one"),
-    ] = None,
+    group: LimitGroup | None = None,
+    every_group: EveryGroup = False,
+    event: cmd.Id | None = None,
     yes: Sure = False,
 ) -> None:
-    """Put back the limit that stood before the last change. A second undo undoes the first."""
+    """Put back the limit that stood before the last change. A second undo undoes the first.
+
+    Args:
+        event: Undo this change, by its id in `dpq admin events --json`.
+    """
     scope = _scope(group, every_group)
     found = limit_change.changes_of(q.admin.events(limit=MAX_EVENTS, kinds="limit_set"), scope)
     chosen = next((each for each in found if event in (None, each.id)), None)
@@ -261,31 +231,26 @@ def undo_limit(
     _change(q, scope, limit_change.rules_before(chosen), yes)
 
 
-OneMember = Annotated[
-    str | None, option("NAME", "A member of its pool.", "--member", unset="the whole group")
-]
-GroupName = Annotated[str, typer.Argument(metavar="NAME", help="The group's name.")]
+GroupName = Annotated[str, cmd.argument("NAME", help="The group's name.")]
+OneMember = Annotated[str, cmd.option("NAME", help="Only this member of its pool.")]
 
 
-@group_app.command("close")
-@on_new_queue
+@cmd.on_new_queue
 def close_group(
-    q: DPQ[Any],
-    name: GroupName,
-    seconds: Annotated[
-        float | None, argument("[SECONDS]", "Seconds from now.", unset="until it is opened")
-    ] = None,
-    member: OneMember = None,
+    q: DPQ[Any], name: GroupName, seconds: cmd.ForSeconds = None, member: OneMember | None = None
 ) -> None:
-    """Close a group, or one member of its pool: no consumer gets its tasks."""
+    """Close a group, or one member of its pool: no consumer gets its tasks.
+
+    Args:
+        seconds: Seconds from now; if not given, until it is opened.
+    """
     q.delay_group(name, seconds, member=member)
     how_long = "until it is opened" if seconds is None else f"for {seconds:g} s"
     talk(f"closed {_named(name, member)} of {q.queue_name!r} {how_long}")
 
 
-@group_app.command("open")
-@on_new_queue
-def open_group(q: DPQ[Any], name: GroupName, member: OneMember = None) -> None:
+@cmd.on_new_queue
+def open_group(q: DPQ[Any], name: GroupName, member: OneMember | None = None) -> None:
     """Open a group, or a member of its pool: its tasks run again, as its limit allows."""
     q.delay_group(name, 0, member=member)
     talk(f"opened {_named(name, member)} of {q.queue_name!r}")

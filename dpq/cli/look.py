@@ -7,26 +7,16 @@ from contextlib import closing
 from typing import Annotated, Any
 
 import typer
-from redis.exceptions import ResponseError
+from redis.exceptions import RedisError, ResponseError
 from rich.console import Group
 from rich.live import Live
 from rich.progress import BarColumn
 
 from dpq import DPQ, Task, TaskState
-from dpq.cli._existing import existing, judged, on_queue
-from dpq.cli._options import (
-    DEFAULT_QUEUE,
-    DEFAULT_URL,
-    AnyTaskId,
-    Json,
-    Key,
-    Queue,
-    Url,
-    option,
-)
+from dpq.cli import _command as cmd
 from dpq.cli._progress import Bar
 from dpq.cli._render import HISTORY, QUEUES, TASKS, batch_bar, changes, counts, report
-from dpq.cli._terminal import FAILED, Failed, at_terminal, emit, say, tables, talk
+from dpq.cli._terminal import FAILED, Failed, at_terminal, emit, say, server_away_by, tables, talk
 from dpq.explain.drain import MAX_OVER_SECONDS
 from dpq.explain.operations import Operations
 from dpq.link.cluster import forbidden
@@ -34,24 +24,28 @@ from dpq.link.connect import open_url
 from dpq.model.display import attempt_of, shown
 from dpq.model.validation import one_line
 from dpq.queue.ends import follow
-from dpq.queue.looking import looking_client
+from dpq.queue.looking import looking, looking_client
 from dpq.registry.all_queues import all_names, ask_queues
 from dpq.types import Drain, Verdict, VerdictState
 from dpq.views import words
-from dpq.views.verdict import say_drain
+from dpq.views.words import say_drain
 
 
-@on_queue
+@cmd.on_queue
 def peek(
     q: DPQ[Any],
-    count: Annotated[int, option("COUNT", "Tasks to show at most.", "-n")] = 10,
-    state: Annotated[TaskState, typer.Option(help="The state of the tasks.")] = TaskState.READY,
-    after: Annotated[
-        str | None, option("ID", "Start after this task.", unset="from the first one")
-    ] = None,
-    json: Json = False,
+    count: cmd.Count = 10,
+    state: TaskState = TaskState.READY,
+    after: cmd.Id | None = None,
+    json: cmd.Json = False,
 ) -> None:
-    """Show the first tasks of one state, without popping them; the best or soonest first."""
+    """Show the first tasks of one state, without popping them; the best or soonest first.
+
+    Args:
+        count: Tasks to show at most.
+        state: The state of the tasks.
+        after: Start after this task.
+    """
     tasks = q.peek(count, state, after=after)
     show_tasks(q.queue_name, state, tasks, json)
     if tasks and len(tasks) == count:
@@ -64,26 +58,22 @@ def show_tasks(queue: str, state: TaskState, tasks: list[Any], json: bool) -> No
     report(f"{state} in {queue}", TASKS, tasks, json=json, none=none)
 
 
-@on_queue
+@cmd.on_queue
 def get(
     q: DPQ[Any],
-    task_id: AnyTaskId = None,
-    key: Key = None,
-    wait: Annotated[
-        float | None,
-        option(
-            "[SECONDS]",
-            "Print the result instead: wait this long for the task's end, without a number for "
-            "ever, and show its progress.",
-            min=0,
-        ),
-    ] = None,
-    json: Json = False,
+    task_id: cmd.AnyTaskId = None,
+    key: cmd.Key | None = None,
+    wait: Annotated[float | None, cmd.option("[SECONDS]", min=0)] = None,
+    json: cmd.Json = False,
 ) -> None:
     """Show one task and its events as JSON; or wait for its end, and print its result.
 
     With --wait the exit code is 1 if the task is dead, if it has not ended in time, or if its
     result is not known. A result is kept only if its worker or its ack has said so.
+
+    Args:
+        wait: Wait this long for the task's end, and print its result; without a number wait for
+            ever, and show its progress.
     """
     if wait is None:
         task = q.get(task_id, key=key)
@@ -129,18 +119,20 @@ def _state(task: Task[Any]) -> str:
     return str(task.state.value)
 
 
+@cmd.command
 def why(
-    task_id: Annotated[
-        str | None, typer.Argument(metavar="[ID]", help="The task's id.", show_default="the queue")
-    ] = None,
-    json: Json = False,
-    url: Url = DEFAULT_URL,
-    queue: Queue = DEFAULT_QUEUE,
+    task_id: Annotated[str | None, cmd.argument("[ID]")] = None,
+    json: cmd.Json = False,
+    url: cmd.Url = cmd.DEFAULT_URL,
+    queue: cmd.Queue = cmd.DEFAULT_QUEUE,
 ) -> None:
     """Say in one sentence why the queue does not move, or why a task is not running yet.
 
     For a queue it names what holds it, who is at fault, until when, and what to do. The exit code
     is 1 if its server does not answer, or if there is no such queue.
+
+    Args:
+        task_id: The task's id; without it, the queue is explained.
     """
     if task_id is None:
         verdict = judged(url, queue)
@@ -148,9 +140,20 @@ def why(
         if verdict.state in (VerdictState.SERVER_AWAY, VerdictState.UNKNOWN_QUEUE):
             raise typer.Exit(FAILED)
         return
-    with existing(url, queue) as q:
+    with cmd.existing(url, queue) as q:
         sentence = q.why(task_id)
     emit({"id": task_id, "sentence": sentence}) if json else say(sentence)
+
+
+def judged(url: str, queue: str) -> Verdict:
+    """Make the verdict on a queue, also if it does not exist, or if its server does not answer."""
+    try:
+        with DPQ[Any].from_url(url, queue) as q:
+            return looking(q).why()
+    except RedisError as error:
+        if away := server_away_by(error, queue):
+            return away
+        raise
 
 
 def say_verdict(verdict: Verdict) -> None:
@@ -166,32 +169,32 @@ def verdict_data(verdict: Verdict) -> dict[str, Any]:
 
 
 Watch = Annotated[
-    float | None,
-    option(
+    float,
+    cmd.option(
         "[SECONDS]",
-        "Look again this often (without a number: each second) until Ctrl-C.",
-        unset="show once",
         min=0.1,
+        help="Look again this often, until Ctrl-C; without a number, each second.",
     ),
 ]
 
 
-@on_queue
+@cmd.on_queue
 def stats(
     q: DPQ[Any],
-    watch: Watch = None,
-    batch: Annotated[
-        str | None, option("NAME", "Show this batch instead: its tasks left and done.")
-    ] = None,
-    history: Annotated[
-        float | None, option("SECONDS", "Show this much of the past instead, by minutes.", min=1)
-    ] = None,
-    json: Json = False,
+    watch: Watch | None = None,
+    batch: cmd.Name | None = None,
+    history: Annotated[float | None, cmd.option("SECONDS", min=1)] = None,
+    json: cmd.Json = False,
 ) -> None:
     """Say how the queue stands, then its tasks in each state, the totals, and when it is done.
 
-    Without --watch the limits alone say when; with it, also how many tasks come and end. A batch is
-    watched until it is finished. Workers, the scheduler and the dashboard keep the history.
+    When it is done follows from the limits; with --watch, also from how many tasks come and end. A
+    batch is watched until it is finished. Workers, the scheduler and the dashboard keep the
+    history.
+
+    Args:
+        batch: Show this batch instead: its tasks left and done.
+        history: Show this much of the past instead, by minutes.
     """
     if history is not None and (batch is not None or watch is not None):
         raise typer.BadParameter("--history goes with neither --batch nor --watch")
@@ -257,10 +260,9 @@ def _show_batch(q: DPQ[Any], name: str, seconds: float | None, json: bool) -> No
         _redraw(map(batch_bar, looks()), live=seconds is not None)
 
 
+@cmd.command
 def queues(
-    watch: Watch = None,
-    json: Json = False,
-    url: Url = DEFAULT_URL,
+    watch: Watch | None = None, json: cmd.Json = False, url: cmd.Url = cmd.DEFAULT_URL
 ) -> None:
     """Show all queues that the server knows, how many tasks each has, and the verdict on each.
 

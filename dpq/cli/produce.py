@@ -1,5 +1,6 @@
 """`dpq push`: one task from the command line, or any number from a file or stdin, in slices."""
 
+import math
 import os
 import stat
 import sys
@@ -18,17 +19,7 @@ from rich.progress import BarColumn, TaskProgressColumn, TimeElapsedColumn
 
 from dpq import DPQ, Push, QueueFullError
 from dpq.batch.lines import BYTE_ORDER_MARK, Numbered, slices
-from dpq.cli._existing import on_new_queue
-from dpq.cli._options import (
-    Delay,
-    NewOrder,
-    Priority,
-    flag,
-    option,
-    read_attempts,
-    read_cost,
-    reader,
-)
+from dpq.cli import _command as cmd
 from dpq.cli._progress import Bar
 from dpq.cli._terminal import Failed, talk
 from dpq.model.errors import DPQError
@@ -45,6 +36,10 @@ def _moment(text: object) -> datetime:
     raise ValueError(f"at: {text!r} must be a time with a time zone, as in 2026-12-24T18:00+01:00")
 
 
+_attempts = cmd.reader(
+    lambda text: math.inf if text == cmd.FOREVER else int(text), f"a whole number, or {cmd.FOREVER}"
+)
+
 OPTIONS = {
     *("priority", "delay", "at", "group", "key", "on_duplicate", "max_attempts", "expires_in"),
     *("cost", "every", "cron", "timezone", "batch", "unique_for", "after"),
@@ -52,68 +47,63 @@ OPTIONS = {
 """Arguments of the library's `push` that are options."""
 
 
-@on_new_queue
+@cmd.on_new_queue
 def push(
     q: DPQ[Any],
     ctx: typer.Context,
-    payload: Annotated[
-        str | None, typer.Argument(metavar="[JSON]", help="One payload. Without it, stdin is read.")
-    ] = None,
-    file: Annotated[
-        Path | None, option("PATH", "One JSON payload a line (NDJSON); - is stdin.")
-    ] = None,
-    full: Annotated[
-        bool,
-        flag(
-            "Each line is an object: payload, and options by name, as in on_duplicate. "
-            "Those given here are the defaults.",
-            "--full",
-        ),
-    ] = False,
-    priority: Priority = 0,
-    delay: Delay = 0,
-    at: Annotated[
-        Any,
-        option("MOMENT", "When it is ready, as 2026-12-24T18:00+01:00.", parser=reader(_moment)),
-    ] = None,
-    group: Annotated[str | None, option("NAME", "Tasks of one group share a limit.")] = None,
-    key: Annotated[str | None, option("NAME", "A name that only one stored task has.")] = None,
+    payload: Annotated[str | None, cmd.argument("[JSON]")] = None,
+    file: Annotated[Path | None, cmd.option("PATH")] = None,
+    full: bool = False,
+    priority: cmd.Number = 0,
+    delay: cmd.Seconds = 0,
+    at: Annotated[Any, cmd.option("MOMENT", parser=cmd.reader(_moment))] = None,
+    group: cmd.Name | None = None,
+    key: cmd.Name | None = None,
     on_duplicate: Annotated[
-        Literal["keep", "update", "raise_priority", "rerun", "error"],
-        option("MODE", "If the key is taken: keep, update, raise_priority, rerun or error."),
+        Literal["keep", "update", "raise_priority", "rerun", "error"], cmd.option("MODE")
     ] = "keep",
-    max_attempts: Annotated[
-        Any,
-        option("N", "Failures until it is dead; inf: never.", seldom=True, parser=read_attempts),
-    ] = DEFAULT_MAX_ATTEMPTS,
-    expires_in: Annotated[
-        float | None, option("SECONDS", "If it has not started by then, it is dead.", seldom=True)
-    ] = None,
-    cost: Annotated[
-        Any, option("UNITS", "Units it takes of limits, also tokens=1800.", parser=read_cost)
-    ] = 1,
-    every: Annotated[float | None, option("SECONDS", "Run again every that many seconds.")] = None,
-    cron: Annotated[str | None, option("EXPR", "Run again at the times of 'M H D M W'.")] = None,
-    timezone: Annotated[str, option("ZONE", "Time zone of --cron.", seldom=True)] = "UTC",
-    batch: Annotated[
-        str | None, option("NAME", "Its batch, which `dpq stats --batch` counts.", seldom=True)
-    ] = None,
-    seal: Annotated[
-        bool, flag("No more tasks of --batch are to come.", "--seal", seldom=True)
-    ] = False,
-    unique_for: Annotated[
-        float | None, option("SECONDS", "Its key stays taken so long after its ack; inf: for ever.")
-    ] = None,
-    after: Annotated[
-        list[str] | None, option("ID", "A task that must end before it; repeatable.", seldom=True)
-    ] = None,
-    timeout: Annotated[float, option("SECONDS", "Wait for room in a full queue.", seldom=True)] = 0,
-    order: NewOrder = None,
+    max_attempts: Annotated[Any, cmd.option("N", parser=_attempts)] = DEFAULT_MAX_ATTEMPTS,
+    expires_in: cmd.Seconds | None = None,
+    cost: cmd.Units = 1,
+    every: cmd.Seconds | None = None,
+    cron: Annotated[str | None, cmd.option("EXPR")] = None,
+    timezone: Annotated[str, cmd.option("ZONE")] = "UTC",
+    batch: cmd.Name | None = None,
+    seal: bool = False,
+    unique_for: cmd.Seconds | None = None,
+    after: Annotated[list[str] | None, cmd.option("ID")] = None,
+    timeout: cmd.Seconds = 0,
+    order: cmd.NewOrder | None = None,
 ) -> None:
-    """Add one task, or one for each line of a file or of stdin; prints the ids.
+    """Add one task, or one for each line of a file or of stdin; print the ids.
 
-    A bad line ends the command; the lines before it are pushed. Lines of --full may have all
-    arguments of `push` of the library, as debounce, backoff or time_limit.
+    A bad line ends the command; the lines before it are pushed. With --full, a line may have all
+    arguments of the library's `push`, such as debounce, backoff or time_limit.
+
+    Args:
+        payload: One payload. Without it, stdin is read.
+        file: A file with one JSON payload on each line (NDJSON); - is stdin.
+        full: Each line is an object: payload, and options by name, such as on_duplicate. The
+            options given here are the defaults.
+        priority: Higher runs first (lower if the order is "min"): any 64-bit int, or float.
+        delay: Seconds until the task is ready.
+        at: When it is ready, as 2026-12-24T18:00+01:00.
+        group: Tasks of one group share a limit.
+        key: A name that only one stored task has.
+        on_duplicate: If the key is taken: keep, update, raise_priority, rerun or error.
+        cost: The units it takes of each limit: 3, or by name, as in tokens=1800.
+        every: Run again every that many seconds.
+        cron: Run again at the times of 'M H D M W'.
+        unique_for: Its key stays taken this long after its ack; inf: for ever.
+
+    Seldom needed:
+        max_attempts: Failures until it is dead; inf: never.
+        expires_in: If it has not started by then, it is dead.
+        timezone: Time zone of --cron.
+        batch: Its batch, which `dpq stats --batch` counts.
+        seal: No more tasks of --batch are to come.
+        after: A task that must end before it; repeat it for more.
+        timeout: Wait this long for room in a full queue.
     """
     if seal and batch is None:
         raise typer.BadParameter("name the batch with --batch", param_hint="--seal")

@@ -1,41 +1,21 @@
-"""`dpq pop`, and `dpq task`: ends of tasks by hand, and changes of one task."""
+"""`dpq pop`; `dpq task`: ends of tasks by hand, and changes of one task; `dpq dead`."""
 
 import sys
 from typing import Annotated, Any, Literal
 
 import typer
 
-from dpq import DPQ, NO_RESULT, Task, TaskNotFoundError
-from dpq.cli._existing import on_new_queue, on_queue
-from dpq.cli._options import (
-    TAKES_IDS,
-    AnyTaskId,
-    Delay,
-    Key,
-    NewPriority,
-    TaskId,
-    Token,
-    argument,
-    flag,
-    option,
-    read_cost,
-)
+from dpq import DPQ, NO_RESULT, Task, TaskNotFoundError, TaskState
+from dpq.cli import _command as cmd
 from dpq.cli._terminal import Failed, emit, talk
+from dpq.cli.look import show_tasks
 from dpq.cli.produce import json_value
 from dpq.model.queue_settings import DEFAULT_VISIBILITY
 from dpq.model.results import DEFAULT_KEEP
+from dpq.queue.inside import operations_of, session_of
+from dpq.verbs.stored import chosen_by
 
-app = typer.Typer(no_args_is_help=True, help="End a task that you hold, or change or cancel one.")
-
-NewCost = Annotated[
-    Any,
-    option(
-        "UNITS",
-        "The units it takes of each limit: 3, or by name, as in tokens=1800.",
-        unset="unchanged",
-        parser=read_cost,
-    ),
-]
+FromNow = Annotated[float, cmd.argument("SECONDS", help="Seconds from now.")]
 
 
 def _held(q: DPQ[Any], task_id: str, token: int) -> Task[Any]:
@@ -49,138 +29,138 @@ def _gone(q: DPQ[Any], task_id: str) -> Failed:
     return Failed(f"task {task_id} is gone: finished, cancelled, or never in {q.queue_name!r}")
 
 
-@app.command(context_settings=TAKES_IDS)
-@on_queue
+@cmd.on_queue
 def ack(
     q: DPQ[Any],
-    task_id: TaskId,
-    token: Token,
-    result: Annotated[
-        str | None, option("JSON", "The result, for `dpq get ID --wait`.", unset="none")
-    ] = None,
-    keep: Annotated[float, option("SECONDS", "Keep the result this long.")] = DEFAULT_KEEP,
+    task_id: cmd.TaskId,
+    token: cmd.Token,
+    result: Annotated[str | None, cmd.option("JSON")] = None,
+    keep: cmd.Seconds = DEFAULT_KEEP,
 ) -> None:
-    """Finish a task: it is deleted."""
-    if not q.ack(
-        _held(q, task_id, token),
-        result=NO_RESULT if result is None else json_value(result),
-        keep=keep,
-    ):
+    """Finish a task: it is deleted.
+
+    Args:
+        result: The result, for `dpq get ID --wait`.
+        keep: Keep the result this long.
+    """
+    value = NO_RESULT if result is None else json_value(result)
+    if not q.ack(_held(q, task_id, token), result=value, keep=keep):
         raise _gone(q, task_id)
     talk(f"finished {task_id}")
 
 
-@app.command(context_settings=TAKES_IDS)
-@on_queue
+@cmd.on_queue
 def fail(
     q: DPQ[Any],
-    task_id: TaskId,
-    token: Token,
-    error: Annotated[
-        str | None, typer.Option(help="The error; stored with the task.", show_default="none")
-    ] = None,
-    delay: Annotated[
-        float | None, option("SECONDS", "Seconds until the next attempt.", unset="the backoff")
-    ] = None,
-    priority: NewPriority = None,
+    task_id: cmd.TaskId,
+    token: cmd.Token,
+    error: cmd.Text | None = None,
+    delay: cmd.Seconds | None = None,
+    priority: cmd.NewPriority | None = None,
 ) -> None:
-    """Count a failed attempt. The task runs again later, or is dead after its last attempt."""
+    """Count a failed attempt. The task runs again later, or is dead after its last attempt.
+
+    Args:
+        error: The error; it is stored with the task.
+        delay: Seconds until the next attempt; if not given, the queue's backoff decides.
+    """
     q.fail(_held(q, task_id, token), error, delay, priority=priority)
     talk(f"failed {task_id}")
 
 
-@app.command(context_settings=TAKES_IDS)
-@on_queue
+@cmd.on_queue
 def release(
-    q: DPQ[Any], task_id: TaskId, token: Token, delay: Delay = 0, priority: NewPriority = None
+    q: DPQ[Any],
+    task_id: cmd.TaskId,
+    token: cmd.Token,
+    delay: cmd.Seconds = 0,
+    priority: cmd.NewPriority | None = None,
 ) -> None:
-    """Give a task back. The attempt does not count, and the task keeps its position."""
+    """Give a task back. The attempt does not count, and the task keeps its position.
+
+    Args:
+        delay: Seconds until the task is ready.
+    """
     q.release(_held(q, task_id, token), delay, priority=priority)
     talk(f"released {task_id}")
 
 
-@app.command("rate-limited", context_settings=TAKES_IDS)
-@on_queue
+@cmd.on_queue
 def rate_limited(
     q: DPQ[Any],
-    task_id: TaskId,
-    token: Token,
-    seconds: Annotated[float, argument("SECONDS", "Seconds from now, as in Retry-After.")],
-    scope: Annotated[
-        Literal["group", "queue", "task", "member"],
-        typer.Option(
-            help="What to close: the member that the task runs as (else its group), the group "
-            "(else the queue), the queue, or only the task."
-        ),
-    ] = "member",
-    status: Annotated[
-        int | None,
-        typer.Option(min=100, max=999, help="The status of the answer.", show_default="429"),
-    ] = None,
+    task_id: cmd.TaskId,
+    token: cmd.Token,
+    seconds: Annotated[float, cmd.argument("SECONDS")],
+    scope: Literal["group", "queue", "task", "member"] = "member",
+    status: Annotated[int | None, cmd.option("STATUS", min=100, max=999)] = None,
 ) -> None:
-    """Give a task back after a 429, and close its group for all consumers. No attempt counts."""
+    """Give a task back after a 429, and close its group for all consumers. No attempt counts.
+
+    Args:
+        seconds: Seconds from now, as in Retry-After.
+        scope: Close the member of the pool that the task runs as, or its group if there is no pool;
+            the group, or the queue if the task has no group; the queue; or only this task.
+        status: The status of the answer, if it was not 429.
+    """
     q.rate_limited(_held(q, task_id, token), seconds, scope, status=status)
     talk(f"rate limited {task_id} for {seconds:g} s")
 
 
-@app.command(context_settings=TAKES_IDS)
-@on_queue
+@cmd.on_queue
 def bury(
     q: DPQ[Any],
-    task_id: TaskId,
-    token: Token,
-    reason: Annotated[
-        str, typer.Option(help="The reason; stored with the task.")
-    ] = "buried by hand",
-    priority: NewPriority = None,
+    task_id: cmd.TaskId,
+    token: cmd.Token,
+    reason: cmd.Text = "buried by hand",
+    priority: cmd.NewPriority | None = None,
 ) -> None:
-    """Give a task up: it becomes a dead letter."""
+    """Give a task up: it becomes a dead letter.
+
+    Args:
+        reason: The reason; it is stored with the task.
+    """
     q.bury(_held(q, task_id, token), reason, priority=priority)
     talk(f"buried {task_id}")
 
 
-@app.command(context_settings=TAKES_IDS)
-@on_queue
-def extend(
-    q: DPQ[Any],
-    task_id: TaskId,
-    token: Token,
-    seconds: Annotated[float, argument("SECONDS", "Seconds from now.")],
-) -> None:
-    """Extend a lease to that many seconds from now; prints its end, in UTC."""
+@cmd.on_queue
+def extend(q: DPQ[Any], task_id: cmd.TaskId, token: cmd.Token, seconds: FromNow) -> None:
+    """Extend a lease: it ends that many seconds from now. Prints the end, in UTC."""
     print(q.extend(_held(q, task_id, token), seconds).isoformat())
 
 
-@app.command(context_settings=TAKES_IDS)
-@on_queue
+@cmd.on_queue
 def update(
     q: DPQ[Any],
-    task_id: AnyTaskId = None,
-    key: Key = None,
-    priority: NewPriority = None,
-    delay: Annotated[
-        float | None, option("SECONDS", "Make it ready this long from now.", unset="unchanged")
-    ] = None,
-    cost: NewCost = None,
+    task_id: cmd.AnyTaskId = None,
+    key: cmd.Key | None = None,
+    priority: cmd.NewPriority | None = None,
+    delay: cmd.Seconds | None = None,
+    cost: cmd.Units = None,
 ) -> None:
-    """Change a stored task. If it is running, the change counts for its next attempt."""
+    """Change a stored task. If it is running, the change counts for its next attempt.
+
+    Args:
+        delay: Make it ready this long from now.
+        cost: The units it takes of each limit: 3, or by name, as in tokens=1800.
+    """
     q.update(task_id, key=key, priority=priority, delay=delay, cost=cost)
     talk(f"updated {task_id or key}")
 
 
-@app.command(context_settings=TAKES_IDS)
-@on_queue
+@cmd.on_queue
 def cancel(
     q: DPQ[Any],
-    task_id: AnyTaskId = None,
-    key: Key = None,
-    not_running: Annotated[
-        bool, flag("Leave the task alone if it is running.", "--not-running")
-    ] = False,
+    task_id: cmd.AnyTaskId = None,
+    key: cmd.Key | None = None,
+    not_running: bool = False,
 ) -> None:
     """Remove a task, or free a key that stayed taken after its task had ended.
 
     A recurring task does not come back. If the task is running, its handler is told within 10 s.
+
+    Args:
+        not_running: Leave the task alone if it is running.
     """
     try:
         q.cancel(task_id, key=key, running=not not_running)
@@ -192,25 +172,27 @@ def cancel(
         talk(f"cancelled {task_id or key}")
 
 
-@on_new_queue
+@cmd.on_new_queue
 def pop(
     q: DPQ[Any],
-    count: Annotated[int, option("COUNT", "Tasks to take at most, up to 1000.", "-n")] = 1,
-    wait: Annotated[
-        float, option("[SECONDS]", "Wait this long for a task; without a number, for ever.")
-    ] = 0,
-    visibility: Annotated[
-        float, option("SECONDS", "Time in which no other consumer gets the task.")
-    ] = DEFAULT_VISIBILITY,
-    ack: Annotated[bool, flag("Finish each task after it is printed.", "--ack")] = False,
-    id: Annotated[
-        str | None, option("ID", "Take only this task, wherever it stands.", unset="the best")
-    ] = None,
-    force: Annotated[bool, flag("Take the task of --id even if it is delayed.", "--force")] = False,
+    count: cmd.Count = 1,
+    wait: Annotated[float, cmd.option("[SECONDS]")] = 0,
+    visibility: cmd.Seconds = DEFAULT_VISIBILITY,
+    ack: bool = False,
+    id: cmd.Id | None = None,
+    force: bool = False,
 ) -> None:
-    """Take the best ready task; prints it as a line of JSON, with its id and token.
+    """Take the best ready task, and print it as a line of JSON, with its id and token.
 
     The exit code is 1 if no task can run. The limits hold for a task of --id, too.
+
+    Args:
+        count: Tasks to take at most, up to 1000.
+        wait: Wait this long for a task; without a number, for ever.
+        visibility: Time in which no other consumer gets the task.
+        ack: Finish each task after it is printed.
+        id: Take only this task, wherever it stands.
+        force: Take the task of --id even if it is delayed.
     """
     if id is None and not force:
         tasks = q.pop_many(count, None if wait == float("inf") else wait, visibility)
@@ -234,3 +216,46 @@ def _why_none(q: DPQ[Any]) -> str:
             "`dpq admin resume`"
         )
     return f"no task is ready in {q.queue_name!r}"
+
+
+@cmd.on_queue
+def list_dead(
+    q: DPQ[Any],
+    count: cmd.Count = 20,
+    reason: cmd.OfReason | None = None,
+    group: cmd.OfGroup | None = None,
+    json: cmd.Json = False,
+) -> None:
+    """Show dead tasks with their reason and last error; the newest first.
+
+    Args:
+        count: Tasks to show at most.
+    """
+    any_of_them = reason is None and group is None
+    skipped = max(0, q.stats().dead - count) if any_of_them else 0
+    listed = operations_of(q).dead_list
+    found = session_of(q).run(listed, 10**9, chosen_by(reason, group, None), skipped)
+    show_tasks(q.queue_name, TaskState.DEAD, found[: -count - 1 : -1], json)
+    if (more := skipped + len(found) - count) > 0:
+        talk(f"{more} more: dpq dead list -n {count + more}")
+
+
+@cmd.on_queue
+def replay(
+    q: DPQ[Any],
+    ids: Annotated[list[str] | None, cmd.argument("[ID]...")] = None,
+    everything: Annotated[bool, typer.Option("--all")] = False,
+    reason: cmd.OfReason | None = None,
+    group: cmd.OfGroup | None = None,
+    rate: cmd.Limited | None = None,
+) -> None:
+    """Make dead tasks ready again, with all their attempts; print how many.
+
+    Args:
+        ids: Ids of dead tasks.
+        everything: All dead tasks.
+        rate: Tasks per second; if not given, all at once.
+    """
+    if bool(ids) + everything + (reason is not None or group is not None) != 1:
+        raise typer.BadParameter("name the tasks: give ids, or --all, or --reason and --group")
+    print(q.dead.replay(ids or None, reason=reason, group=group, rate=rate))

@@ -3,13 +3,14 @@
 import os
 import socket
 from contextlib import closing
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-from dpq.cli._options import DEFAULT_URL, Queues, Url, flag, named_queues, option
-from dpq.cli._port import LOCAL, missing, port
-from dpq.cli._terminal import for_long, talk
+from dpq import DPQ
+from dpq.cli import _command as cmd
+from dpq.cli._terminal import log_more, talk
+from dpq.cli.daemon import LOCAL, Address, PortNumber, missing
 from dpq.link.connect import open_url
 from dpq.model.errors import ConfigurationError
 
@@ -18,49 +19,39 @@ TOKEN_VARIABLE = "DPQ_WEB_TOKEN"  # noqa: S105 - its name
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
-@for_long
+@cmd.command
 def web(
     ctx: typer.Context,
-    host: Annotated[
-        str, option("ADDRESS", "The address to listen on; others than 127.0.0.1 need a token.")
-    ] = LOCAL,
-    port: Annotated[int, port("The port")] = 8321,
-    write: Annotated[bool, flag("Allow changes. Without it, pages only show.", "--write")] = False,
-    token_env: Annotated[
-        str, option("NAME", "The variable with the token to log in with: at least 32 characters.")
-    ] = TOKEN_VARIABLE,
-    name: Annotated[
-        list[str] | None,
-        option(
-            "HOST",
-            "A name under which browsers reach it; repeat it for more.",
-            unset="the address, and the names of this machine",
-        ),
-    ] = None,
-    badge: Annotated[
-        str,
-        typer.Option(
-            help="The name of the environment, at the top of each page.", show_default="none"
-        ),
-    ] = "",
-    no_payloads: Annotated[bool, flag("Show no payloads.", "--no-payloads")] = False,
-    server_name: Annotated[
-        str | None,
-        option(
-            "NAME",
-            "The server's name on each page, and the label `server` of /metrics.",
-            unset="the URL without its password",
-        ),
-    ] = None,
-    queue: Queues = None,
-    url: Url = DEFAULT_URL,
+    host: Address = LOCAL,
+    port: PortNumber = 8321,
+    write: bool = False,
+    token_env: cmd.Name = TOKEN_VARIABLE,
+    name: cmd.Names = None,
+    badge: cmd.Text | None = None,
+    no_payloads: bool = False,
+    server_name: cmd.Name | None = None,
+    queue: cmd.Queues = None,
+    url: cmd.Url = cmd.DEFAULT_URL,
 ) -> None:
     """Show queues in a browser until Ctrl-C: tasks, limits, dead letters, workers.
 
-    It shows the named queues, or all that are known. It needs the packages of the extra `web`. It
-    listens on this machine only, and changes nothing, unless you say so. Each action writes a line
-    to the log. Programs that send the token in DPQ_PUSH_TOKEN may push tasks, and do nothing else.
+    It shows the named queues, or all that are known. It needs the packages of the extra `web`. By
+    default it listens on this machine only, and changes nothing. Each action writes a line to the
+    log. Programs that send the token in DPQ_PUSH_TOKEN may push tasks, and do nothing else.
+
+    Args:
+        host: The address to listen on; any but 127.0.0.1 needs a token.
+        port: The port; 0 takes a free one.
+        write: Allow changes. Without it, pages only show.
+        token_env: The variable with the token to log in with: at least 32 characters.
+        name: A name by which browsers reach it, beside the address and the names of this machine;
+            repeat it for more.
+        badge: The name of the environment, at the top of each page.
+        no_payloads: Show no payloads.
+        server_name: The server's name on each page, and the label `server` of /metrics; by default
+            the URL without its password.
     """
+    log_more()
     try:
         import uvicorn
 
@@ -85,12 +76,10 @@ def web(
     access = Access(write=write, token=token, hosts=hosts, payloads=payloads, push_token=pushes)
     opened = open_url(url)
     with closing(opened):
-        from dpq import DPQ
-
         known: Any = Known(opened.client)
-        if names := named_queues(ctx, queue, also=False):
+        if names := cmd.named_queues(ctx, queue, also=False):
             known = Named([DPQ(opened.client, each) for each in names])
-        site = app(known, access=access, badge=badge, server=server_name or opened.label)
+        site = app(known, access=access, badge=badge or "", server=server_name or opened.label)
         server = uvicorn.Server(uvicorn.Config(site, log_level="warning", lifespan="off"))
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         with socket.create_server((host, port), family=family, backlog=512) as listening:

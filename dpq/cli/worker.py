@@ -7,25 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
+from dpq.cli import _command as cmd
 from dpq.cli._job import Job, run_task, work
-from dpq.cli._log import Log
-from dpq.cli._options import (
-    DEFAULT_QUEUE,
-    DEFAULT_URL,
-    SELDOM,
-    Json,
-    Queues,
-    Url,
-    flag,
-    named,
-    named_queues,
-    option,
-)
-from dpq.cli._port import LOCAL
 from dpq.cli._processes import Parent, children, end_with, report_through
 from dpq.cli._render import LEASES, WORKERS, report
-from dpq.cli._terminal import Failed, emit, for_long, talk
-from dpq.cli.daemon import HealthHost, HealthPort, health_source
+from dpq.cli._terminal import Failed, Log, emit, log_more, talk
+from dpq.cli.daemon import LOCAL, Address, PortNumber, health_source
 from dpq.explain.operations import Operations
 from dpq.explain.verdict import NAMES_SHOWN
 from dpq.link.connect import open_url
@@ -34,8 +21,7 @@ from dpq.model.validation import one_line
 from dpq.registry.all_queues import all_names, ask_queues
 from dpq.views.words import this_user
 from dpq.views.workers import Working, working
-from dpq.worker.base import DEFAULT_GRACE, MAX_CONCURRENCY, MAX_PREFETCH
-from dpq.worker.queue_order import QueueOrder
+from dpq.worker.base import DEFAULT_GRACE, MAX_CONCURRENCY, MAX_PREFETCH, QueueOrder
 
 MAX_PROCESSES = 256
 
@@ -43,95 +29,67 @@ SETTINGS = ["concurrency", "prefetch", "order", "visibility", "time_limit", "kee
 """Options that are arguments of the worker."""
 
 
-@for_long
+@cmd.command
 def worker(
     ctx: typer.Context,
-    target: Annotated[
-        str,
-        typer.Argument(
-            metavar="MODULE:NAME",
-            help="Where the handlers are: a Tasks object, a function, or a dict of functions by "
-            "name. Async ones, too. The current directory is searched first.",
-        ),
-    ],
-    concurrency: Annotated[
-        int, option("N", "Handlers that run at once, in each process.", min=1, max=MAX_CONCURRENCY)
-    ] = 1,
-    prefetch: Annotated[
-        int,
-        option(
-            "N", "Tasks popped ahead, beyond those that run.", seldom=True, min=0, max=MAX_PREFETCH
-        ),
-    ] = 0,
-    order: Annotated[
-        QueueOrder,
-        typer.Option(
-            help="strict: the first queue goes first; round_robin: in turn.", rich_help_panel=SELDOM
-        ),
-    ] = "strict",
-    visibility: Annotated[
-        float | None,
-        option("SECONDS", "Length of a lease; it is extended while the handler runs.", seldom=True),
-    ] = None,
-    time_limit: Annotated[
-        float | None, option("SECONDS", "Longest run of a handler; after it, the attempt fails.")
-    ] = None,
-    keep_result: Annotated[
-        float | None,
-        option(
-            "SECONDS",
-            "Keep what handlers return this long, for `dpq get ID --wait`.",
-            unset="drop it",
-        ),
-    ] = None,
-    grace: Annotated[
-        float, option("SECONDS", "Time for handlers to finish after a signal.", seldom=True, min=0)
-    ] = DEFAULT_GRACE,
-    processes: Annotated[
-        int | None,
-        option(
-            "N",
-            "Child processes; one that dies is started again.",
-            unset="only this one",
-            min=1,
-            max=MAX_PROCESSES,
-        ),
-    ] = None,
-    drain: Annotated[
-        bool, flag("End when the queues are empty; shows the progress.", "--drain")
-    ] = False,
-    task: Annotated[
-        str | None, option("ID", "Run only this task, once, and print its error: to debug.")
-    ] = None,
-    force: Annotated[
-        bool, flag("Take the task of --task even if it is delayed.", "--force")
-    ] = False,
-    quiet: Annotated[
-        bool, flag("Show no progress, and log only warnings.", "--quiet", "-q")
-    ] = False,
+    target: Annotated[str, cmd.argument("MODULE:NAME")],
+    concurrency: Annotated[int, cmd.option("N", min=1, max=MAX_CONCURRENCY)] = 1,
+    prefetch: Annotated[int, cmd.option("N", min=0, max=MAX_PREFETCH)] = 0,
+    order: QueueOrder = "strict",
+    visibility: cmd.Seconds | None = None,
+    time_limit: cmd.Seconds | None = None,
+    keep_result: cmd.Seconds | None = None,
+    grace: cmd.Positive = DEFAULT_GRACE,
+    processes: Annotated[int | None, cmd.option("N", min=1, max=MAX_PROCESSES)] = None,
+    drain: bool = False,
+    task: cmd.Id | None = None,
+    force: bool = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q")] = False,
     log: Log = "text",
-    health_port: HealthPort = None,
-    health_host: HealthHost = LOCAL,
+    health_port: PortNumber | None = None,
+    health_host: Address = LOCAL,
     child_of: Annotated[int | None, typer.Option(hidden=True, is_eager=True)] = None,
     report_to: Annotated[int | None, typer.Option(hidden=True)] = None,
-    queue: Queues = None,
-    url: Url = DEFAULT_URL,
+    queue: cmd.Queues = None,
+    url: cmd.Url = cmd.DEFAULT_URL,
 ) -> None:
     """Run handlers of tasks until SIGTERM or Ctrl-C.
 
-    \b
       dpq worker shop.tasks:tasks --queue mails --queue reports --concurrency 8
 
-    The first signal lets handlers finish, the second gives their tasks back.
-    Exit codes: 0 all handlers finished, 1 tasks were given back, 2 wrong usage.
-    With --task: 1 if the handler raised an error, or if the task may not run now.
-    If the Tasks object has a queue, --queue and --url are not needed.
+    The first signal lets handlers finish, the second gives their tasks back. If the Tasks object
+    has a queue, --queue and --url are not needed.
+
+    Exit codes: 0 all handlers finished, 1 tasks were given back, 2 wrong usage. With --task: 1 if
+    the handler raised an error, or if the task may not run now.
+
+    Args:
+        target: Where the handlers are: a Tasks object, a function, or a dict of functions by name;
+            they may be async. The current directory is searched first.
+        concurrency: Handlers that run at once, in each process.
+        time_limit: Longest run of a handler; after it, the attempt fails.
+        keep_result: Keep what handlers return this long, for `dpq get ID --wait`.
+        processes: Child processes; one that dies is started again.
+        drain: End when the queues are empty; shows the progress.
+        task: Run only this task, once, and print its error: to debug.
+        force: Take the task of --task even if it is delayed.
+        quiet: Show no progress, and log only warnings.
+
+    Seldom needed:
+        prefetch: Tasks popped ahead, beyond those that run.
+        order: strict: the first queue goes first; round_robin: in turn.
+        visibility: Length of a lease; it is extended while the handler runs.
+        grace: Time for handlers to finish after a signal.
+        health_port: Answer HTTP /live and /ready on this port, for orchestrators; 0 takes a free
+            one.
+        health_host: The address of --health-port; 0.0.0.0 for all.
     """
+    log_more()
     settings = {name: ctx.params[name] for name in SETTINGS}
-    names = named_queues(ctx, queue)
+    names = cmd.named_queues(ctx, queue)
     source = health_source(health_port, health_host)
     on_beat = None if report_to is None else report_through(report_to, source)
-    where = url if named(ctx, "url") else None
+    where = url if cmd.named(ctx, "url") else None
     job = Job(target, where, names, settings, drain, quiet, on_beat, log, source)
     if quiet:
         logging.getLogger("dpq").setLevel(logging.WARNING)
@@ -160,49 +118,47 @@ def _lead(job: Job, ctx: typer.Context, count: int) -> int:
     return parent.run()
 
 
+@cmd.command
 def workers(
     ctx: typer.Context,
-    quiet: Annotated[
-        str | None,
-        option("NAME", "Tell this worker, or this id, to take no new tasks.", unset="nobody"),
-    ] = None,
-    unquiet: Annotated[
-        str | None, option("NAME", "Tell it to take tasks again.", unset="nobody")
-    ] = None,
-    leases: Annotated[
-        bool, flag("Show the running tasks, the longest held first.", "--leases")
-    ] = False,
-    worker: Annotated[
-        str | None, option("NAME", "With --leases: only those of this worker.", unset="all")
-    ] = None,
-    older_than: Annotated[
-        float | None,
-        option("SECONDS", "With --leases: only those held this long.", unset="all", min=0),
-    ] = None,
-    count: Annotated[int, option("COUNT", "With --leases: of a queue at most.", "-n", min=1)] = 100,
-    queue: Queues = None,
-    json: Json = False,
-    url: Url = DEFAULT_URL,
+    quiet: cmd.Name | None = None,
+    unquiet: cmd.Name | None = None,
+    leases: bool = False,
+    worker: cmd.Name | None = None,
+    older_than: cmd.Positive | None = None,
+    count: cmd.Count = 100,
+    queue: cmd.Queues = None,
+    json: cmd.Json = False,
+    url: cmd.Url = cmd.DEFAULT_URL,
 ) -> None:
     """List the workers of all known queues, or of the named ones; or make one quiet.
 
-    A quiet worker finishes what it runs, and takes no new tasks until --unquiet or its end. It
-    hears of it within 10 seconds.
+    A quiet worker finishes what it runs, and takes no new tasks until --unquiet or its end. It is
+    told within 10 seconds.
 
-    A worker reports every 10 seconds. One that died is listed for up to a minute. "longest" is the
+    A worker reports every 10 seconds; one that died is listed for up to a minute. "longest" is the
     handler that had run longest at the last report, and its task; "p99" is what 99 of 100 runs
-    take. A worker whose longest run is far longer HANGS, and comes first. A lease without a worker
-    is younger than 10 seconds, or its holder is no worker, or its worker is gone.
+    take. If the longest run takes far longer than that, the worker HANGS, and comes first. A lease
+    without a worker is younger than 10 seconds, or was taken by another program, or its worker is
+    gone.
 
     If a queue cannot be read, its error is shown, and the exit code is 1.
+
+    Args:
+        quiet: Tell the worker with this name or id to take no new tasks.
+        unquiet: Tell it to take tasks again.
+        leases: Show the running tasks, the longest held first.
+        worker: With --leases: only those of this worker.
+        older_than: With --leases: only those held this long.
+        count: With --leases: at most this many of a queue.
     """
     if quiet and unquiet:
         raise typer.BadParameter("it goes with no --quiet", param_hint="--unquiet")
     none = "no worker has reported; if a queue had no push so far, name it with --queue"
     with closing(open_url(url)) as opened:
-        names = [name.encode() for name in named_queues(ctx, queue, also=False)]
+        names = [name.encode() for name in cmd.named_queues(ctx, queue, also=False)]
         if not names:
-            names = [*dict.fromkeys([*all_names(opened.client), DEFAULT_QUEUE.encode()])]
+            names = [*dict.fromkeys([*all_names(opened.client), cmd.DEFAULT_QUEUE.encode()])]
         if leases:
             _show_leases(opened.client, names, (count, worker, older_than), json)
             return

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 from dpq.limits.limits import RateLimit, quota_text
 from dpq.limits.pools import UNTIL_OPENED_MS
 from dpq.limits.states import LimitState, MemberState, last_to_open, spent_quota, spent_words
-from dpq.model.batch_state import BatchState
 from dpq.model.rates import span
+from dpq.model.reports import BatchState
 from dpq.model.task import TaskState
 from dpq.script.replies import read_batch_state
 from dpq.script.values import read_texts

@@ -49,7 +49,7 @@ EXPLAINED: dict[str, tuple[str, str]] = {
     ),
     "waits for nothing": (
         "Task {subject} waits for the end of batch {detail!r}, but that batch will not release it.",
-        "`dpq task run` or `update(id, delay=0)` lets the task run.",
+        "`dpq task update {subject} --delay 0` lets the task run.",
     ),
     "schedule died": (
         "The recurring task {subject} is dead ({detail}), and does not come back on its own.",

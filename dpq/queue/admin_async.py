@@ -15,10 +15,9 @@ if TYPE_CHECKING:
     from dpq.explain.operations import Operations
     from dpq.limits.states import LimitState
     from dpq.link.session_async import AsyncQueueSession
-    from dpq.model.batch_state import BatchState
     from dpq.model.history import Event, Slot
     from dpq.model.queue_settings import Bounds, WhenFull
-    from dpq.model.reports import BulkProgress, Imported, LeaseInfo, WorkerInfo
+    from dpq.model.reports import BatchState, BulkProgress, Imported, LeaseInfo, WorkerInfo
     from dpq.queue.life_async import AsyncQueueLife
     from dpq.verbs.bulk import BulkAction
 

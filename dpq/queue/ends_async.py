@@ -17,7 +17,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq.model.errors import ResultTimeoutError, TaskDeadError, TaskNotFoundError
-from dpq.model.result_data import Result
+from dpq.model.task_data import Result
 from dpq.model.validation import milliseconds
 from dpq.verbs.results import Outcome
 

@@ -50,10 +50,9 @@ if TYPE_CHECKING:
     from dpq.limits.answers import Headers
     from dpq.limits.budget import Budget
     from dpq.limits.limits import Adaptive, Quota, RateLimit, Reserve
-    from dpq.model.batch_state import BatchState
-    from dpq.model.reports import Problem, QueueStats
-    from dpq.model.result_data import Result
+    from dpq.model.reports import BatchState, Problem, QueueStats
     from dpq.model.task import Task
+    from dpq.model.task_data import Result
     from dpq.queue.admin_async import AsyncAdmin
     from dpq.queue.dead_async import AsyncDeadLetters
     from dpq.queue.lease_loops_async import AsyncLeaseLoop

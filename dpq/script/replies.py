@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from dpq.limits.pools import UNTIL_OPENED_MS
-from dpq.model.batch_state import BatchState
 from dpq.model.errors import (
     BatchFinishedError,
     ConfigurationError,
@@ -23,7 +22,7 @@ from dpq.model.errors import (
 )
 from dpq.model.moments import moment_of
 from dpq.model.payload import Codec
-from dpq.model.reports import Problem
+from dpq.model.reports import BatchState, Problem
 from dpq.model.schedule import Later, read_later
 from dpq.model.task import Task, TaskName, TaskState
 from dpq.script.records import NO_RECORD, UNREADABLE, make_task, read_payload, stored_task
@@ -56,6 +55,7 @@ class Batch(NamedTuple, Generic[P]):
         size: Bytes of all payloads.
         next_event_ms: The ms until time alone may let a task run; None if nothing is to come, or
             if another waiter watches that moment.
+        second: At that moment another waiter asks first, and this one in case that one is dead.
         now_ms: The server's clock, if no task was ready, or tasks may be granted ahead; else 0.
         buried: The ids of the `unreadable` tasks that were buried, each with the reason.
         failed: The last error of `refused`: the caller gets it if there are no tasks.
@@ -76,6 +76,7 @@ class Batch(NamedTuple, Generic[P]):
     recheck_ms: float | None = None
     buried: Sequence[tuple[str, str]] = ()
     waits_ms: Sequence[float] = ()
+    second: bool = False
 
 
 def require_version(info: Mapping[str, Any]) -> None:
@@ -121,12 +122,13 @@ def read_batch(codec: Codec[P], reply: list[Any], lease_ms: int = 0) -> Batch[P]
     return Batch(
         tasks,
         unreadable,
-        next_event_ms=None if wait_us < 0 else wait_us / 1000,
+        next_event_ms=_wait_of(wait_us),
         size=size,
         now_ms=now_us / 1000,
         refused=refused,
         recheck_ms=recheck_ms or None,
         waits_ms=waits if any(waits) else (),
+        second=wait_us < -1,
     )
 
 
@@ -137,9 +139,17 @@ _NOTED = (-1, 0, 0)
 def _nothing(reply: list[Any]) -> Batch[Any]:
     if reply[0] == Code.AGAIN:
         return Batch([], [], again=True)
-    wait_ms = None if reply[1] < 0 else reply[1] / 1000
-    recheck_ms = reply[3] if len(reply) > 3 else None
-    return Batch([], [], next_event_ms=wait_ms, now_ms=reply[2] / 1000, recheck_ms=recheck_ms)
+    return Batch(
+        *([], []),
+        next_event_ms=_wait_of(reply[1]),
+        now_ms=reply[2] / 1000,
+        recheck_ms=reply[3] if len(reply) > 3 else None,
+        second=reply[1] < -1,
+    )
+
+
+def _wait_of(us: float) -> float | None:
+    return None if us == -1 else abs(us) / 1000
 
 
 def read_time(reply: list[Any]) -> int:

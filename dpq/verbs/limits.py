@@ -8,13 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dpq.limits.budget import Budget
+from dpq.limits.cost import warn_of_units
 from dpq.limits.limits import EVERY_GROUP, Quota, RateLimit
 from dpq.limits.permit import Caller, HeldPermit, PermitAnswer
 from dpq.limits.pools import UNTIL_OPENED_MS, member_name
 from dpq.limits.rules import LimitRules, plain_rules
 from dpq.limits.signals import RateLimited, require_scope, status_text
 from dpq.limits.states import LimitState, MemberState, QuotaState, reason_of
-from dpq.limits.uncounted import warn_of_units
 from dpq.model.errors import ConfigurationError, LimitChangedError
 from dpq.model.moments import moment_of
 from dpq.model.task import Task

@@ -10,9 +10,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, get_args
 
-from dpq.limits.cost import write_cost
+from dpq.limits.cost import warn_of_units, write_cost
 from dpq.limits.pools import member_name
-from dpq.limits.uncounted import warn_of_units
 from dpq.model.errors import ConfigurationError
 from dpq.model.priority import EXACT_INT, encode_priority
 from dpq.model.schedule import moment_ms, next_times, require_schedule

@@ -30,11 +30,10 @@ from dpq.limits.signals import (
     status_text,
 )
 from dpq.model.backoff import delay_after
-from dpq.model.batch_state import BatchState
 from dpq.model.errors import ConfigurationError, LeaseLostError, QueueFullError
 from dpq.model.filter import filter_text
 from dpq.model.priority import priority_or_none
-from dpq.model.reports import LeaseInfo
+from dpq.model.reports import BatchState, LeaseInfo
 from dpq.model.schedule import Later, claim
 from dpq.model.task import Cost, P, Push, Task
 from dpq.model.validation import (

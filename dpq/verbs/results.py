@@ -9,8 +9,8 @@ from pydantic_core import from_json
 
 from dpq.model.errors import ConfigurationError
 from dpq.model.moments import moment_of
-from dpq.model.result_data import Progress, Result
 from dpq.model.task import Task, TaskState
+from dpq.model.task_data import Progress, Result
 from dpq.model.validation import whole_number
 from dpq.script.command import Steps, leased, task_id
 from dpq.script.records import UNREADABLE, make_task, reason_of

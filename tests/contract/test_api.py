@@ -213,10 +213,9 @@ def test_what_the_body_settled_stands(q: DPQ[Any], redis: Redis, settle: str) ->
         assert not threading.Event().wait(0.2)
         assert redis.info("commandstats")["cmdstat_evalsha"]["calls"] == before
     stats = q.stats()
-    assert (stats.dead, stats.delayed, stats.acked) == {
-        "bury": (1, 0, 0),
-        "ack": (0, 0, 1),
-    }.get(settle, (0, 1, 0))
+    assert (stats.dead, stats.delayed, stats.acked) == {"bury": (1, 0, 0), "ack": (0, 0, 1)}.get(
+        settle, (0, 1, 0)
+    )
 
 
 # Many at once

@@ -263,12 +263,7 @@ def export_of(*fields: dict[str, Any], **head: Any) -> list[str]:
         *[("schedule", "e 1"), ("schedule", "c 0 1 61 * * * * UTC"), ("schedule", "e 0 1 0")],
         *[("cost", -1), ("notes", {"25": "x"}), ("more", 1), ("visibility_ms", 10**12)],
         *[("ages", 1), ("holds", 1), ("holds", True), ("due_ms", "soon"), ("expires_ms", 1.5)],
-        *[
-            ("member", "m"),
-            ("backoff_ms", [-1]),
-            ("batch", "\x1f"),
-            ("seals", 5),
-        ],
+        *[("member", "m"), ("backoff_ms", [-1]), ("batch", "\x1f"), ("seals", 5)],
     ],
 )
 def test_bad_fields_are_named(make, field, value):

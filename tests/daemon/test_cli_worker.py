@@ -17,13 +17,13 @@ from typer.testing import CliRunner, Result
 
 from dpq import DPQ, ConfigurationError
 from dpq.cli import _processes, app
+from dpq.cli._job import load
 from dpq.cli._processes import (
     FIRST_PAUSE_SECONDS,
     MOST_STARTS,
     Child,
     Parent,
 )
-from dpq.cli._target import load
 from dpq.cli._terminal import Failed
 
 MODULE = """

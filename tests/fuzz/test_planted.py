@@ -2,7 +2,7 @@
 
 import pytest
 
-from dpq import DPQ, DPQError, Push
+from dpq import Push
 from dpq.script.keys import key_of
 
 
@@ -42,17 +42,3 @@ def test_one_bad_record_takes_no_other_task_with_it(redis, q, key, clock, record
     [dead] = q.dead.list()
     assert (dead.id, dead.reason, dead.payload) == (ids[2], "bad record", f"2{pad}")
     assert q.check() == []
-
-
-def test_what_cannot_be_shown_is_a_clear_error_or_marked(redis, q, key):
-    """get and peek show a damaged task as such; a reply that makes no sense is a DPQError."""
-    id_ = q.push(1)
-    redis.hset(key("meta"), id_, b"\xff")
-    assert (q.get(id_).last_error, q.peek(1)[0].last_error) == ("bad record", "bad record")
-    redis.hset(key("meta"), id_, b"1 0 1 0 - 0 f99999999999999999999 1 10 1 1 0 0 0" + b"\t" * 4)
-    assert q.get(id_).enqueued_at.year == 9999
-    redis.zadd(key("waiting"), {b"junk": 0})
-    assert q.peek(5, "waiting")[0].last_error == "bad record"
-    redis.hset(key("conf"), "format", b"9")
-    with pytest.raises(DPQError, match="format"):
-        DPQ(redis, q.queue_name, order="fifo")

@@ -2,10 +2,7 @@
 
 import pytest
 
-from dpq import (
-    BatchFinishedError,
-    Push,
-)
+from dpq import BatchFinishedError, Push
 
 
 def counts(q, name="b"):

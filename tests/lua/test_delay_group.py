@@ -1,8 +1,5 @@
 """delay_group: close a group for a time, or open it. And _place: order inside groups."""
 
-import math
-import random
-
 import pytest
 from kit.moments import exactly_after
 
@@ -80,27 +77,3 @@ def test_better_newcomer_replaces_the_head(q, probe, group):
     q.push("better", priority=1, group="g")
     assert [task.payload for task in q.peek()] == ["better"]
     assert probe.drain() == ["better", "g0", "equal", "g1", "g2", "g3", "g4"]
-
-
-ODD = [
-    *(0, -0.0, 1, -1, 0.5, -0.5, 0.1, 1e300, -1e300, 5e-324, -5e-324, 2.2250738585072014e-308),
-    *(math.pi, -math.pi, 1.7976931348623157e308, -1.7976931348623157e308, 1023, 1024, 1025),
-    *(2**53, 2**53 + 1, 2**53 + 2, -(2**53), -(2**53) - 1, 2**62 + 1, 2**62 - 1, 2**63 - 1),
-    *(-(2**63), -(2**63) + 1, 1.0, 1, 2.0**53, 2.0**62, 1 + 2**-52, 1 - 2**-53),
-]
-
-
-@pytest.mark.parametrize("way", ["ready", "waiting", "closed"])
-@pytest.mark.parametrize("seed", range(1))
-def test_every_kind_of_priority(q, clock, probe, way, seed):
-    """Ints of 64 bits and finite floats are in the same exact order in ready and in waiting."""
-    priorities = ODD * 2
-    random.Random(seed).shuffle(priorities)
-    group = None if way == "ready" else "g"
-    if way == "closed":
-        q.delay_group("g", 60)
-    for i, priority in enumerate(priorities):
-        q.push([i, str(priority)], priority=priority, group=group)
-    clock.advance(60)
-    exact = sorted(range(len(priorities)), key=lambda i: (-priorities[i], i))  # ints stay exact
-    assert [number for number, _ in probe.drain()] == exact

@@ -3,17 +3,6 @@
 from kit.moments import task_after
 
 
-def test_until_resume(q, clock, probe):
-    """A paused queue hands out nothing, however long, until it is resumed."""
-    q.push("x")
-    q.pause()
-    clock.advance(10**7)
-    assert q.pop() == (None, None, None)
-    assert probe.call("pop", clock(), 1, 1000, 10**6, 100, "")[:2] == [0, -1]
-    q.resume()
-    assert probe.pop().payload == "x"
-
-
 def test_for_a_time(q, clock, probe):
     """A pause ends at its time by itself, and pop says when."""
     q.push("x")

@@ -29,36 +29,6 @@ def test_lease(q, clock, probe):
     assert q.stats().expired_leases == 1
 
 
-def test_triple(q):
-    """`on_success` acks and `set_visibility` hides the task that came with them."""
-    q.push("x")
-    q.push("y")
-    first = q.pop()
-    second = q.pop()
-    second.set_visibility(9)
-    assert q.get(second.task.id).state == "delayed"
-    assert first.on_success() is True
-
-
-def test_priority_then_sequence(q, probe):
-    """Higher priority first; equal priorities, ints and floats alike, first in, first out."""
-    for i, priority in enumerate([0, 5, 0.0, -1, 5.0, 5]):
-        q.push(i, priority=priority)
-    assert probe.drain() == [1, 4, 5, 0, 2, 3]
-
-
-def test_lifo(q, clock, probe):
-    """In a LIFO queue the last of equal priorities comes first, in ready, groups and batches."""
-    queue = DPQ(q.redis, q.queue_name, order="lifo", clock=clock)
-    for i in range(3):
-        queue.push(i)
-    assert probe.drain() == [2, 1, 0]
-    for i in range(3):
-        queue.push(i, group="g")
-    queue.push("best", priority=1, group="g")
-    assert [task.payload for task in queue.pop_many(9)] == ["best", 2, 1, 0]
-
-
 def test_tokens_grow_while_the_clock_steps_back(q, clock, probe):
     """A clock that was set back stops no token from growing."""
     q.push(1)
@@ -98,15 +68,6 @@ def test_upkeep_before_choice(q, clock, probe):
     reply = raw_pop(probe, clock, batch=3)
     assert bodies(reply) == [b"6"]
     assert probe.drain() == [5, 4, 3, "ready", 2, 1, 0]
-
-
-@pytest.mark.many_calls
-def test_backlog(q, clock):
-    """A backlog of more than many batches is popped in exact order by one call."""
-    for i in range(450):
-        q.push(i, delay=1 + i / 1000, priority=i)
-    clock.advance(100)
-    assert q.pop().task.payload == 449
 
 
 @pytest.mark.parametrize("priority", [5, 2**53 + 1], ids=["plain", "full"])
@@ -184,18 +145,6 @@ def test_records_that_cannot_be_read(q, probe, group):
     assert q.check() == []
 
 
-def test_unreadable_payload(q, clock, probe):
-    """A payload that does not validate is dead with a reason without it; the next is popped."""
-    task_id = q.push("no number", priority=1)
-    q.push(5)
-    typed = DPQ(q.redis, q.queue_name, payload_type=int, clock=clock)
-    assert typed.pop().task.payload == 5
-    letter = typed.get(task_id)
-    assert letter.reason.startswith("payload: the stored payload cannot be read: payload: Input")
-    assert "no number" not in f"{letter.reason} {letter.last_error}"
-    assert letter.payload == '"no number"'
-
-
 def test_lease_expiry_to_death(q, clock, probe):
     """Each delivery whose lease runs out costs one attempt; the last one is its death."""
     task_id = q.push("x", max_attempts=3)
@@ -206,15 +155,6 @@ def test_lease_expiry_to_death(q, clock, probe):
     letter = q.get(task_id)
     assert (letter.reason, letter.attempts) == ("lease expired", 3)
     assert q.stats().expired_leases == 3
-
-
-def test_expired_lease_keeps_its_place(q, clock, probe):
-    """A task whose lease ran out comes back to its place among equals."""
-    for i in range(3):
-        q.push(i)
-    probe.pop()
-    clock.advance(30)
-    assert probe.drain() == [0, 1, 2]
 
 
 def test_woken_chain(q, clock, probe):
@@ -265,15 +205,3 @@ def test_aging_of_a_delayed_task(q, clock, probe):
     queue.update(task_id, delay=10)
     clock.advance(60)
     assert [task.payload for task in queue.pop_many(9)] == ["moved", "delayed"]
-
-
-def test_clock_of_the_server(redis, queue_name):
-    """Without a clock of the test the times are those of the server."""
-    queue = DPQ(redis, queue_name)
-    seconds, _ = redis.time()
-    queue.push("x")
-    task = queue.pop(visibility=10).task
-    later, _ = redis.time()
-    assert seconds <= task.enqueued_at.timestamp() <= later + 1
-    assert seconds + 10 <= task.visible_until.timestamp() <= later + 11
-    queue.admin.drop()

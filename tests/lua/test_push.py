@@ -14,12 +14,7 @@ def hold(q, clock, state, priority=5):
     if state == "waiting":
         q.push("head", group="g", priority=priority + 10)
     task_id = q.push(
-        "old",
-        priority,
-        60 if state == "delayed" else 0,
-        group="g",
-        key="k",
-        max_attempts=3,
+        "old", priority, 60 if state == "delayed" else 0, group="g", key="k", max_attempts=3
     )
     if state in ("invisible", "dead"):
         task = q.pop().task
@@ -265,3 +260,18 @@ def test_wakes_only_with_news(q, probe):
     assert not probe.woken()
     q.push("x", key="k", on_duplicate="update")
     assert probe.woken()
+
+
+@pytest.mark.parametrize("how", ["lease ran out", "deferred"])
+def test_a_rerun_is_not_lost_with_a_late_ack(q, clock, how):
+    """A rerun ends the token of a holder who is late: its ack does not take the new payload."""
+    q.push("a", key="k")
+    task = q.pop(visibility=1).task
+    if how == "deferred":
+        q.set_visibility(task, 5)
+    else:
+        clock.advance(2)
+        q.promote()
+    q.push("b", key="k", on_duplicate="rerun")
+    assert q.ack(task) is False
+    assert q.pop().task.payload == "b"

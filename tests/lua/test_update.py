@@ -67,6 +67,6 @@ def test_not_found(q, probe, way):
         task_id = "nobody"
     before = probe.stored()
     for change in ({"priority": 1}, {"delay": 1}, {"priority": 1, "delay": 0}):
-        with pytest.raises(TaskNotFoundError):
+        with pytest.raises(TaskNotFoundError, match=f"update task '{task_id}'.*{q.queue_name}"):
             q.update(task_id, **change)
     assert probe.stored() == before

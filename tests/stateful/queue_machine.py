@@ -159,7 +159,6 @@ class QueueMachine(RuleBasedStateMachine):
         seed: int,
         limited: bool,
     ) -> None:
-        bounds = self.always.get("bounds", bounds)
         kind, limited = self.always.get("kind", kind), self.always.get("limited", limited)
         self.now = START_MS
         self.client = Twice(self.redis)
@@ -367,7 +366,7 @@ class QueueMachine(RuleBasedStateMachine):
         if refusal is None:
             assert not isinstance(answer, type), answer
         else:
-            assert answer is refusal
+            assert answer is refusal, (answer, refusal, getattr(self, "refusal", None))
         return refusal is not None
 
     @rule(drawn=push_arguments, strange_group=rarely, twice=rarely)
@@ -639,19 +638,11 @@ class QueueMachine(RuleBasedStateMachine):
         if entry:
             self.model.set_visibility(entry, self.now, round(seconds * 1000))
 
-    @rule(
-        index=delivery,
-        delay=waits,
-        drawn=changes,
-        twice=rarely,
-    )
+    @rule(index=delivery, delay=waits, drawn=changes, twice=rarely)
     def release(self, index: int, delay: float, drawn: Any, twice: bool) -> None:
         priority = self.priority(drawn)
         entry = self.act(
-            index,
-            "release",
-            twice,
-            lambda task: self.q.release(task, delay, priority=priority),
+            index, "release", twice, lambda task: self.q.release(task, delay, priority=priority)
         )
         if entry:
             self.model.release(entry, self.now, round(delay * 1000), priority)
@@ -716,12 +707,7 @@ class QueueMachine(RuleBasedStateMachine):
             self.see(task, entry, state)
 
     @precondition(lambda self: self.ids)
-    @rule(
-        index=recent,
-        drawn=changes,
-        delay=st.one_of(st.none(), waits),
-        twice=rarely,
-    )
+    @rule(index=recent, drawn=changes, delay=st.one_of(st.none(), waits), twice=rarely)
     def update(self, index: int, drawn: Any, delay: float | None, twice: bool) -> None:
         task_id = self.pick_id(index)
         priority = self.priority(drawn)
@@ -789,7 +775,8 @@ class QueueMachine(RuleBasedStateMachine):
         forgotten = seen_keys - self.eyes.stats().seen_keys
         moved = self.model.upkeep(self.now)
         dropped = self.model.trim(self.now, 200)
-        assert answer == (0 if twice else max(moved, dropped, forgotten))
+        expected = 0 if twice else max(moved, dropped, forgotten)
+        assert answer == expected, (answer, moved, dropped, forgotten)
 
     @rule()
     def next_event(self) -> None:

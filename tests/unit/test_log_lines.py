@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import re
 from typing import Any
 
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from support import steers
 
 from dpq.cli import _terminal
-from dpq.cli._log import PIPE_BYTES, JsonLines
+from dpq.cli._terminal import PIPE_BYTES, JsonLines
 from dpq.limits.permit import HeldPermit
 from dpq.model.display import CleanRecords
 from dpq.model.log_fields import FIELDS, fields
@@ -57,7 +58,7 @@ def test_a_record_as_text(text: str, error: str, trace: bool) -> None:
 @given(text=REMOTE, error=REMOTE, trace=st.booleans(), pipe=st.booleans())
 def test_a_record_as_json(text: str, error: str, trace: bool, pipe: bool) -> None:
     """It is one ASCII line and one object, whose keys are those that are documented."""
-    line = formatted(JsonLines(PIPE_BYTES if pipe else None), text, error, trace=trace)
+    line = formatted(JsonLines(PIPE_BYTES if pipe else math.inf), text, error, trace=trace)
     assert line.isascii()
     assert len(line.splitlines()) == 1
     said = json.loads(line)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from dpq.cli import _port
-from dpq.cli._port import Port
+from dpq.cli import daemon
+from dpq.cli.daemon import Port
 
 LARGE = b"x" * 8 * 2**20
 
@@ -24,7 +24,7 @@ def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> 
 
 @pytest.fixture
 def port() -> Iterator[Port]:
-    made = Port("127.0.0.1", 0, application, "test").start()
+    made = Port("127.0.0.1", 0, application, "test")
     yield made
     made.close()
 
@@ -50,7 +50,7 @@ def test_a_silent_client_holds_no_other_one_up(port: Port, monkeypatch: pytest.M
     """Others are answered meanwhile; and a client that asks nothing in its time is cut off."""
     with socket.create_connection(port.address, timeout=60) as silent:
         assert b" 200 " in ask(port, b"GET /a HTTP/1.1\r\n\r\n")
-        monkeypatch.setattr(_port._Handler, "timeout", 0.01)
+        monkeypatch.setattr(daemon._Handler, "timeout", 0.01)
         with socket.create_connection(port.address, timeout=60) as late:
             assert late.recv(1) == b""
         silent.sendall(b"GET /a HTTP/1.1\r\n\r\n")

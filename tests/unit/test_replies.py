@@ -5,10 +5,7 @@ from typing import Any
 
 import pytest
 
-from dpq import (
-    ConfigurationError,
-    TaskState,
-)
+from dpq import ConfigurationError, TaskState
 from dpq.model.payload import Codec
 from dpq.script import replies
 

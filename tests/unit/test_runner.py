@@ -36,7 +36,7 @@ class Stage:
             find=finder(handlers),
             **options,
         )
-        self.state = RunState(until_empty=False, end=lambda: None)
+        self.state = RunState()
         self.taken = self.deliveries.hold(0, [a_task(n, str(n)) for n in range(count)])
 
     def run(self, kind: str) -> list[Done]:
@@ -46,8 +46,7 @@ class Stage:
     def runner(self) -> tuple[Runner, ScriptedFetcher]:
         fetcher: Any = ScriptedFetcher(self.taken, self.deliveries, self.state)
         runner = Runner(
-            *(self.calls, fetcher, self.state, threading.RLock()),
-            guarded=lambda work: work(),
+            *(self.calls, fetcher, self.state, threading.RLock()), guarded=lambda work: work()
         )
         return runner, fetcher
 
@@ -59,7 +58,8 @@ class Stage:
 
     async def run_async(self, concurrency: int = 2) -> list[Done]:
         fetcher: Any = AsyncScriptedFetcher(self.taken, self.deliveries, self.state)
-        runner = AsyncRunner(self.calls, fetcher, self.state, concurrency)
+        self.state.concurrency = concurrency
+        runner = AsyncRunner(self.calls, fetcher, self.state)
         ended = asyncio.Event()
         fetcher.change.note = ended.set
         runner.fill()

@@ -2,12 +2,14 @@
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf wake tick batches followers recent
 -- ARGV[1]  time       ms, or "" for the server's clock
--- ARGV[2]  part       waiting, ready, groups, meta, payload, delayed, invisible, dead, keys, followers, events
---                     (moments that next_event lacks)
+-- ARGV[2]  part       groups, meta, payload, keys, followers; events (moments that next_event lacks); sums (if each
+--                     record is in one state, and there are as many entries as records, no entry lacks a record);
+--                     else waiting, ready, delayed, invisible, dead
 -- ARGV[3]  cursor     0 to begin
 -- ARGV[4]  count      entries to check, about
 --
--- Returns {next cursor or 0, kind, subject, detail, kind, ...}: three texts for each problem.
+-- Returns {next cursor or 0, kind, subject, detail, kind, ...}: three texts for each problem. For sums: {0}, or {1} if
+-- they differ.
 -- Lost reply: safe to send again.
 
 -- Needs: now, refusal
@@ -31,16 +33,21 @@ if part == 'events' then
   end
   return reply
 end
+if part == 'sums' then
+  local entries = 0
+  for _, set in ipairs({ waiting, ready, delayed, invisible, dead }) do
+    entries = entries + redis.call('ZCARD', set)
+  end
+  return { entries == redis.call('HLEN', meta) and '0' or '1' }
+end
 local set, page = page_of(part, cursor, count)
-
-local headless = {} -- groups that were reported
 
 -- Looks at an entry that leads to a task; the entry is of a set, of payload or of keys.
 local function look_at_entry(name, value)
   if set == keys and string.find(value, '\t', 1, true) then
     return look_at_seen(name, value)
   end
-  local id, order, group = split(set, set == keys and value or name)
+  local id, order = split(set, set == keys and value or name)
   local raw = redis.call('HGET', meta, id)
   local task = raw and read(raw)
   if not raw then
@@ -49,10 +56,6 @@ local function look_at_entry(name, value)
     problem('key of another task', id, name)
   elseif task and order and place_of(set, id, task) ~= name then
     problem('stale place', id, name)
-  elseif task and group and not headless[group] and redis.call('HEXISTS', groups, group) == 0
-    and not redis.call('ZSCORE', closed, group) then
-    problem('no head', id, group)
-    headless[group] = true
   end
 end
 

@@ -1,30 +1,40 @@
 -- diagnose: read a part of the stored data, and find what is wrong with the states of a task, its payload and its key.
 -- Needs: problem, groups, heads, order, scan
--- Gives: place_of(set, id, task): the right member of a task in ready or waiting; and true if the task is the head of
---          its group.
---        diagnose(id, task), which reports a wrong state, payload or key;
+-- Gives: place_of(set, id, task): the right member of a task in ready or waiting; and the head of its group, if asked
+--          for ready.
+--        diagnose(id, task), which reports a wrong state, payload, key or head;
 --        page_of(part, cursor, count): the key of the part, the next cursor, and the entries: name, value, ...
 local function place_of(set, id, task)
   local member = task.order .. id
   if set == waiting then
     return behind(task.group, score_of(task), member)
+  elseif task.group == '' then
+    return member
   end
   local _, first, shown = head_of(task.group)
-  return first == member and shown or member, first == member
+  return first == member and shown or member, first
 end
+
+local headless = {} -- groups that were reported
 
 local function diagnose(id, task)
   local states = {}
-  local member, heads = place_of(ready, id, task)
-  for _, try in ipairs({ { 'delayed', delayed, id }, { 'invisible', invisible, id }, { 'dead', dead, id },
-    { 'ready', ready, member }, { 'waiting', waiting, task.group ~= '' and place_of(waiting, id, task) or '' } }) do
-    local score = redis.call('ZSCORE', try[2], try[3])
-    if score then
-      states[#states + 1], states[try[1]] = try[1], score
-    end
+  local function is_in(name, set, member)
+    local found = redis.call('ZSCORE', set, member)
+    states[#states + 1] = found and name or nil
+    return found
   end
-  if states.ready and task.group ~= '' and not heads then
+  is_in('delayed', delayed, id)
+  is_in('invisible', invisible, id)
+  is_in('dead', dead, id)
+  local member, first = place_of(ready, id, task)
+  if is_in('ready', ready, member) and task.group ~= '' and first ~= task.order .. id then
     problem('not the head', id, task.group)
+  end
+  if task.group ~= '' and is_in('waiting', waiting, place_of(waiting, id, task)) and not first
+    and not headless[task.group] and not redis.call('ZSCORE', closed, task.group) then
+    problem('no head', id, task.group)
+    headless[task.group] = true
   end
   if #states ~= 1 then
     problem('in ' .. #states .. ' states', id, table.concat(states, ' '))

@@ -9,7 +9,7 @@ local function waits_on(id)
 end
 
 local function look_at_wait(id, raw)
-  local name = batch_list().awaited(raw)
+  local name = string.find(raw, '\27\1', 1, true) and batch_list().awaited(raw)
   if name and waits_on(id) then
     local batch = batching().of(name)
     if batch.callback ~= id or batch.state == 'f' then
