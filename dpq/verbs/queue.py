@@ -48,13 +48,7 @@ from dpq.model.validation import (
     whole_number,
 )
 from dpq.script import replies
-from dpq.script.command import (
-    Command,
-    Steps,
-    all_of,
-    leased,
-    same,
-)
+from dpq.script.command import Command, Steps, all_of, leased, same
 from dpq.script.error_source import source_of
 from dpq.script.records import SPENT
 from dpq.script.refusals import Code
