@@ -266,7 +266,8 @@ AsyncRunner.free | one handler more than the concurrency | unit/runner
 Fetcher._exchange | an end that an exchange could not send is forgotten | unit/fetcher
 -             self.ends = done + self.ends
 +             pass
-Runner._handle | an overdue attempt ends as its handler does | unit/runner
+Runner._handle | an overdue attempt ends as its handler does
+| contract/worker_ends::test_hooks_hear_of_a_time_limit
 -         error = call.overdue or error
 +         pass
 

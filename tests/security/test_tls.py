@@ -16,8 +16,6 @@ from typer.testing import CliRunner
 
 from dpq import DPQ, AsyncDPQ, ConfigurationError, Push, Scheduler
 from dpq.cli import app
-from dpq.link.connect import open_url
-from dpq.model.masking import mask
 from dpq.server import Server
 
 SECRET = "not-for-logs"  # noqa: S105 - a password of these tests
@@ -180,21 +178,6 @@ def test_a_bad_parameter_is_refused_at_once(certificates, words, why):
             opened(url, "q")
     result = CliRunner().invoke(app, ["--url", url, "stats"])
     assert (result.exit_code, why in result.stderr) == (2, True)
-
-
-def test_no_password_is_shown(certificates):
-    """The password of a key is masked wherever the URL is shown."""
-    query = certificates.query("locked", ssl_password=SECRET)
-    url = f"rediss://user:{SECRET}@localhost:1/0?{query}"
-    opened = open_url(url)
-    assert SECRET not in mask(url) + opened.label + repr(opened)
-    with pytest.raises(ConfigurationError) as refused:
-        open_url(url.replace("locked.key", "stranger.key"))
-    assert SECRET not in str(refused.value)
-    with DPQ.from_url(url, "q") as q, pytest.raises(RedisConnectionError) as away:
-        q.push(1)
-    assert SECRET not in str(away.value)
-    opened.close()
 
 
 @pytest.fixture
