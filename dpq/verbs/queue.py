@@ -256,11 +256,10 @@ class QueueOperations(
             except Exception:
                 if not tasks:
                     raise
-                return Batch(
-                    tasks, [], failed=failed, buried=buried, waits_ms=waits
-                )  # leased tasks must reach the caller
+                batch = Batch([], [])  # the tasks that are leased must reach the caller
+                break
             if failed and not tasks:
-                return Batch([], [], failed=failed, buried=buried)
+                break
             size += batch.size
             if short and len(batch.tasks) < count and (not tasks or size < most_bytes):
                 short = False  # pop may find more tasks, which pop_plain refuses
@@ -268,14 +267,10 @@ class QueueOperations(
             if batch.again or (batch.unreadable and not tasks):
                 continue
             if len(batch.tasks) < count or len(tasks) >= most or size >= most_bytes:
-                return batch._replace(
-                    tasks=tasks,
-                    unreadable=[],
-                    refused=(),
-                    failed=failed,
-                    buried=buried,
-                    waits_ms=waits,
-                )
+                break
+        return batch._replace(
+            tasks=tasks, unreadable=[], refused=(), failed=failed, buried=buried, waits_ms=waits
+        )
 
     # Ending or going on with a delivery
 
