@@ -345,7 +345,7 @@ class QueueOperations(
     def extend(self, task: Task[P], seconds: float) -> Steps[int]:
         args = [self._now(), leased(task).id, task.token]
         args.append(milliseconds("seconds", seconds, least=0.001))
-        read = replies.read_lease("extend", task.id)
+        read = partial(replies.read_lease, "extend", task.id)
         return self._ask("extend", args, lambda reply: read(reply[0]))
 
     def extend_many(self, leases: Sequence[tuple[Any, float]]) -> Steps[list[Kept]]:
@@ -414,7 +414,7 @@ class QueueOperations(
         later = None
         while True:
             args = [self._now(), task.id, _token(task, later), *tail]
-            done = yield self._command("fail", args, replies.read_fail(task.id))
+            done = yield self._command("fail", args, partial(replies.read_fail, task.id))
             if not isinstance(done, Later):
                 return int(done)
             later = done
@@ -457,7 +457,7 @@ class QueueOperations(
         return self._of_holder("rate_limited", "rate_limited of", task, ms, scope, *more)
 
     def _of_holder(self, script: str, action: str, task: Task[Any], *more: Any) -> Steps[int]:
-        read = replies.read_lease(action, leased(task).id)
+        read = partial(replies.read_lease, action, leased(task).id)
         return self._ask(script, [self._now(), task.id, task.token, *more], read)
 
     def finish(

@@ -117,14 +117,14 @@ class StoredOperations(OperationsBase[P]):
         units = "" if cost is None else write_cost(cost)
         wait = "" if delay is None else delay_milliseconds(delay)
         name = task_name(id_, key)
-        read = replies.read_change("update", name, self.queue_name)
+        read = partial(replies.read_change, "update", name, self.queue_name)
         args = [self._now(), name.id, *priority_or_none(priority), wait, name.key, units]
         return self._ask("update", args, read)
 
     def cancel(self, id_: str | None, key: str | None, *, running: bool = True) -> Steps[None]:
         """Remove a live task; one that is running only if `running`."""
         name = task_name(id_, key)
-        read = replies.read_change("cancel", name, self.queue_name)
+        read = partial(replies.read_change, "cancel", name, self.queue_name)
         args = [self._now(), name.id, name.key]
         return self._ask("cancel", args if running else [*args, "0"], read)
 
