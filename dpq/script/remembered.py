@@ -70,9 +70,8 @@ def _granted(text: str) -> Granted:
 def read_events(reply: list[Any]) -> tuple[str, list[Event]]:
     """Read the reply of events: where the next call goes on, or "", and the events."""
     found = []
-    for place, fields in zip(reply[1::2], reply[2::2], strict=True):
-        texts = read_texts(fields)
-        told: dict[str, Any] = dict(zip(texts[::2], texts[1::2], strict=True))
+    for place, fields in in_rows(reply[1:], 2):
+        told: dict[str, Any] = dict(in_rows(read_texts(fields), 2))
         try:
             at = moment_of(int(told.pop("at")))
             frames = tuple(filter(None, told.pop("frames", "").split("\t")))
