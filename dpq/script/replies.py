@@ -236,18 +236,13 @@ def read_change(action: str, task: TaskName, queue_name: str, reply: int) -> Non
         )
 
 
-def read_stored(codec: Codec[P], ids: list[str], reply: list[Any]) -> list[Task[P] | None]:
-    """Read the reply of get: None for an id that is not stored."""
-    found: list[Task[P] | None] = []
-    for task_id, (state, until, record, body) in zip(ids, in_rows(reply, 4), strict=True):
-        if state:
-            name, _, of_key = state.decode("utf-8", "replace").partition(" ")
-            found.append(
-                stored_task(codec, of_key or task_id, TaskState(name), until, record, body)
-            )
-        else:
-            found.append(None)
-    return found
+def read_stored(codec: Codec[P], task_id: str, reply: list[Any]) -> Task[P] | None:
+    """Read the reply of get for one id or key: None if it is not stored."""
+    state, until, record, body = reply
+    if not state:
+        return None
+    name, _, of_key = state.decode("utf-8", "replace").partition(" ")
+    return stored_task(codec, of_key or task_id, TaskState(name), until, record, body)
 
 
 def read_page(codec: Codec[P], state: TaskState, reply: list[Any]) -> list[Task[P]]:
