@@ -76,7 +76,7 @@ and on fakeredis."""
 
 
 LONG = (
-    *("test_examples", "test_machine", "test_soak", "test_planted", "test_types", "test_docs"),
+    *("test_examples", "test_machine", "test_soak", "test_types", "test_docs"),
     *("test_cli_worker", "test_cli_run", "test_web_chromium", "test_guides_by_task"),
 )
 """Begun first, in this order: what is long and begins last, one process runs alone while the others

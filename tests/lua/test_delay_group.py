@@ -1,7 +1,6 @@
 """delay_group: close a group for a time, or open it. And _place: order inside groups."""
 
 import pytest
-from kit.moments import exactly_after
 
 
 @pytest.fixture
@@ -20,12 +19,6 @@ def test_close_moves_the_head_only(q, probe, group):
     assert set(map(tuple, before["waiting"])) < set(map(tuple, after["waiting"]))
     assert after["meta"] == before["meta"]
     assert "groups" not in after
-
-
-def test_opens_by_time(q, clock, probe, group):
-    """At its time, and not before, the group opens with its best task."""
-    q.delay_group("g", 60)
-    assert exactly_after(q, clock, 60) == ["g0", "g1", "g2", "g3", "g4"]
 
 
 def test_push_into_a_closed_group(q, clock, probe, group):
@@ -58,16 +51,6 @@ def test_open_by_hand(q, probe, group):
     assert [task.payload for task in q.peek()] == ["g0"]
     assert probe.woken()
     assert "closed" not in probe.stored()
-
-
-@pytest.mark.parametrize("seconds", [10, 90])
-def test_close_again(q, clock, probe, group, seconds):
-    """By hand the second closing counts, from its own moment, longer or shorter."""
-    q.delay_group("g", 60)
-    clock.advance(5)
-    q.delay_group("g", seconds)
-    assert q.next_event() == seconds
-    assert probe.count("waiting") == 5
 
 
 def test_better_newcomer_replaces_the_head(q, probe, group):

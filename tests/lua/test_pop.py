@@ -94,15 +94,6 @@ def test_expired_when_ready(q, clock, probe):
     assert q.get(task_id).reason == "expired"
 
 
-def test_not_expired_once_started(q, clock, probe):
-    """A task that was started in time may come back after that time."""
-    q.push("x", expires_in=5)
-    clock.advance(4.999)
-    q.release(probe.pop(), delay=60)
-    clock.advance(60)
-    assert probe.pop().deliveries == 2
-
-
 @pytest.mark.damaged
 @pytest.mark.parametrize("options", [{}, {"cost": 2}, {"group": "g"}], ids=["plain", "full", "g"])
 @pytest.mark.parametrize("payload", ["x", "x" * 998], ids=["short", "long"])
@@ -129,19 +120,27 @@ UNREADABLE = {
 
 
 @pytest.mark.damaged
+@pytest.mark.parametrize("state", ["ready", "delayed", "invisible"])
 @pytest.mark.parametrize("group", [None, "g"])
-def test_records_that_cannot_be_read(q, probe, group):
-    """`check` names each, pop gives them up, and those of the same batch and group come."""
-    bad = set()
-    for field, texts in UNREADABLE.items():
-        for text in texts:
-            task_id = q.push(0, priority=1, group=group)
-            probe.damage(task_id, field, text)
-            bad.add(task_id)
-    q.push_many([Push(n, group=group) for n in (1, 2)])
-    assert {p.subject for p in q.check() if p.kind == "bad record"} == bad
-    assert [task.payload for task in q.pop_many(9)] == [1, 2]
-    assert {task.id for task in q.dead.list(reason="bad record")} == bad
+def test_records_that_cannot_be_read(q, clock, probe, group, state):
+    """`check` names each, pop and upkeep give them up, and those beside them come."""
+    texts = [(field, text) for field, texts in UNREADABLE.items() for text in texts]
+    delay = 5 if state == "delayed" else 0
+    bad = [q.push(0, 1, delay, group=group) for _ in texts]
+    q.push_many(Push(n, delay=delay, group=group) for n in (1, 2))
+    if state == "invisible":
+        q.pop_many(99, visibility=5)
+    for task_id, (field, text) in zip(bad, texts, strict=True):
+        probe.damage(task_id, field, text)
+    if not group:  # nothing says which group it has
+        probe.redis.hset(probe.key("meta"), bad[-1], "junk\n0")
+    assert {p.subject for p in q.check() if p.kind == "bad record"} == {*bad}
+    clock.advance(10)
+    q.promote()
+    assert sorted(task.payload for task in q.pop_many(99)) == [1, 2]
+    assert {(task.id, task.payload) for task in q.dead.list(99, reason="bad record")} == {
+        (task_id, 0) for task_id in bad
+    }
     assert q.check() == []
 
 

@@ -39,15 +39,6 @@ def test_everything(q, probe):
     assert q.stats().pushed == 15
 
 
-def test_heads_only(q, probe):
-    """When the ready ones are purged, the best waiting task of each group becomes ready."""
-    for i in range(6):
-        q.push(i, group="ab"[i % 2])
-    assert q.purge("ready") == 2
-    assert [task.payload for task in q.peek()] == [2, 3]
-    assert probe.woken()
-
-
 @pytest.mark.many_calls
 def test_in_steps(q, probe):
     """One call removes at most so many; any number goes in the end."""

@@ -1,7 +1,6 @@
 """push: add tasks, all or none, ready or delayed."""
 
 import pytest
-from kit.moments import task_after
 
 from dpq import DPQ, ConfigurationError, DuplicateTaskError, LeaseLostError, Push
 
@@ -38,15 +37,6 @@ def test_ready(q, clock, probe, group, aging):
     assert probe.woken()
 
 
-@pytest.mark.fakeredis
-@pytest.mark.parametrize(("delay", "due"), [(7, 7), (1e-9, 0.001)])
-def test_delayed(q, clock, probe, delay, due):
-    """A delayed task is ready at its time; a delay above zero is at least one ms."""
-    task_id = q.push("x", delay=delay)
-    assert probe.state(task_id) == "delayed"
-    assert task_after(q, clock, due).payload == "x"
-
-
 @pytest.mark.parametrize("options", [{}, {"delay": 5}, {"group": "g"}, {"key": "k"}])
 def test_sent_again(q, clock, probe, options):
     """An id that is stored already is left alone, before and after it was popped."""
@@ -61,14 +51,6 @@ def test_sent_again(q, clock, probe, options):
     before = probe.stored()
     probe.call("push", *command.args)
     assert probe.stored() == before
-
-
-def test_many_in_order(q, probe):
-    """The tasks of push_many take their places in the order given, over all its round trips."""
-    ids = q.push_many(Push(payload=i) for i in range(450))
-    assert len(set(ids)) == 450
-    assert [task.id for task in q.pop_many(1000)] == ids
-    assert q.stats().pushed == 450
 
 
 @pytest.mark.parametrize("refused", ["error", "other group"])

@@ -266,7 +266,8 @@ AsyncRunner.free | one handler more than the concurrency | unit/runner
 Fetcher._exchange | an end that an exchange could not send is forgotten | unit/fetcher
 -             self.ends = done + self.ends
 +             pass
-Runner._handle | an overdue attempt ends as its handler does | unit/runner
+Runner._handle | an overdue attempt ends as its handler does
+| contract/worker_ends::test_hooks_hear_of_a_time_limit
 -         error = call.overdue or error
 +         pass
 
@@ -361,8 +362,8 @@ LeaseLoop.__next__ | a loop until empty ends while others hold tasks
 
 # Terminals
 CleanRecords.clean | an error in a log can forge a record | unit/shown
-- if _more_lines(trace):
-+ if False:
+- indent(shown(text, lines=True), "  ")
++ shown(text, lines=True)
 
 # Windows
 pace | a fraction of a millisecond is given away | lua/pop_limits
@@ -407,9 +408,10 @@ push_on_commit | a rollback pushes all the same | daemon/django
 + pending()
 
 # Unsettled
-to_send_again | an end that the server did not hear of is not sent again | contract/worker_refused
--             again += [each._replace(budgets=()) for each in _next_try(done, result)]
-+             pass
+Deliveries._answered | an end that the server did not hear of is not sent again
+| contract/worker_refused
+- return _next_try(done, result)
++ return ()
 cancel.lua | a dead task can be cancelled | lua/cancel
 - if not task or redis.call('ZSCORE', dead, id) then
 + if not task then

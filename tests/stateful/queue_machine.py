@@ -7,6 +7,7 @@ to make them agree: what the server has not moved yet, the model has not moved e
 import json
 import math
 import random
+import re
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -14,7 +15,6 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any, ClassVar
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from limit_model import named
@@ -36,8 +36,7 @@ from dpq import (
 from dpq.script.keys import key_of
 from dpq.types import DeadTask
 
-MOVES_EVERY = 1 if settings.get_current_profile_name() == "soak" else 8
-"""Steps of a machine for one that may export the queue and import it, which takes many calls."""
+BATCH_CHANGED = r'("batch":.*,"text":"(?:\d+ ){4}\w \d+) \d+'
 START_MS = 1_700_000_000_000
 GROUPS = ("a", "b", "a b", "é")
 DEFAULT_MAX_ATTEMPTS = 2
@@ -841,7 +840,6 @@ class QueueMachine(RuleBasedStateMachine):
 
     # Export and import
 
-    @precondition(lambda self: self.steps % MOVES_EVERY == MOVES_EVERY - 1)
     @rule()
     def comes_over(self) -> None:
         """An import into another queue gives the same export again, and the tasks of the model."""
@@ -850,7 +848,11 @@ class QueueMachine(RuleBasedStateMachine):
         with DPQ[Any](self.redis, name, clock=lambda: self.now) as other:
             try:
                 other.admin.import_(lines)
-                differing = {*[*other.admin.export()][1:-1]} ^ {*lines[1:-1]}
+                again, before = (
+                    {re.sub(BATCH_CHANGED, r"\1", line) for line in export[1:-1]}
+                    for export in ([*other.admin.export()], lines)
+                )
+                differing = again ^ before
                 differing -= {each for each in differing if self.is_over(json.loads(each))}
                 assert not differing, differing
                 assert (found := other.check()) == [], found
