@@ -338,11 +338,11 @@ def _shown(own: inspect.Parameter, texts: dict[str, tuple[str, str | None]]) -> 
     return own.replace(kind=keyword, annotation=Annotated[kind, info])
 
 
-def add(app: typer.Typer, panel: str | None, *functions: Command, **by_name: Command) -> None:
-    """Add commands to a page of the program, by the names of their functions, or by others."""
-    names = {each.__name__.strip("_").replace("_", "-"): each for each in functions}
-    for name, each in {**names, **by_name}.items():
+def add(app: typer.Typer, panel: str | None, *functions: Command) -> None:
+    """Add commands to a page of the program, by the names of their functions."""
+    for each in functions:
         # One id in 64 begins with "-", so a command that takes ids has no short options
         ids = {"ids", "task_id"} & inspect.signature(each).parameters.keys()
         settings = {"ignore_unknown_options": bool(ids)}
+        name = each.__name__.strip("_").replace("_", "-")
         app.command(name, cls=BareNumber, context_settings=settings, rich_help_panel=panel)(each)

@@ -53,7 +53,7 @@ def _scope(group: str | None, every_group: bool) -> str | None:
 
 
 @cmd.on_new_queue
-def set_limit(
+def set_(
     q: DPQ[Any],
     rates: Annotated[
         list[RateLimit] | None,  # quotas too, but typer takes no union
@@ -178,7 +178,7 @@ def _all_states(q: DPQ[Any]) -> list[LimitState]:
 
 
 @cmd.on_queue
-def list_limits(q: DPQ[Any], group: cmd.Name | None = None, json: cmd.Json = False) -> None:
+def list_(q: DPQ[Any], group: cmd.Name | None = None, json: cmd.Json = False) -> None:
     """Show all limits, the units that are left, and which groups are closed.
 
     Args:
@@ -195,7 +195,7 @@ def list_limits(q: DPQ[Any], group: cmd.Name | None = None, json: cmd.Json = Fal
 
 
 @cmd.on_new_queue
-def clear_limit(
+def clear(
     q: DPQ[Any],
     group: LimitGroup | None = None,
     every_group: EveryGroup = False,
@@ -206,7 +206,7 @@ def clear_limit(
 
 
 @cmd.on_queue
-def undo_limit(
+def undo(
     q: DPQ[Any],
     group: LimitGroup | None = None,
     every_group: EveryGroup = False,
@@ -236,7 +236,7 @@ OneMember = Annotated[str, cmd.option("NAME", help="Only this member of its pool
 
 
 @cmd.on_new_queue
-def close_group(
+def close(
     q: DPQ[Any], name: GroupName, seconds: cmd.ForSeconds = None, member: OneMember | None = None
 ) -> None:
     """Close a group, or one member of its pool: no consumer gets its tasks.
@@ -250,7 +250,7 @@ def close_group(
 
 
 @cmd.on_new_queue
-def open_group(q: DPQ[Any], name: GroupName, member: OneMember | None = None) -> None:
+def open_(q: DPQ[Any], name: GroupName, member: OneMember | None = None) -> None:
     """Open a group, or a member of its pool: its tasks run again, as its limit allows."""
     q.delay_group(name, 0, member=member)
     talk(f"opened {_named(name, member)} of {q.queue_name!r}")

@@ -1,8 +1,9 @@
 """Commands that look and change nothing: peek, get, why, stats, queues."""
 
+import math
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from typing import Annotated, Any
 
@@ -26,7 +27,7 @@ from dpq.model.validation import one_line
 from dpq.queue.ends import follow
 from dpq.queue.looking import looking, looking_client
 from dpq.registry.all_queues import all_names, ask_queues
-from dpq.types import Drain, Verdict, VerdictState
+from dpq.types import BatchState, Drain, Verdict, VerdictState
 from dpq.views import words
 from dpq.views.verdict import say_drain
 
@@ -83,15 +84,14 @@ def get(
             if not forbidden(error):
                 raise
             events = []
-        emit(
-            task.model_dump() | {"events": events}, indent=2 if at_terminal() and not json else None
-        )
-        return
-    if task_id is None:
+        found = task.model_dump() | {"events": events}
+        emit(found, indent=2 if at_terminal() and not json else None)
+    elif task_id is None:
         raise typer.BadParameter("--wait needs the ID of the task")
-    if wait == float("inf"):
-        _follow(q, task_id)
-    emit(q.result(task_id, timeout=0 if wait == float("inf") else wait))
+    else:
+        if for_ever := wait == math.inf:
+            _follow(q, task_id)
+        emit(q.result(task_id, timeout=0 if for_ever else wait))
 
 
 def _follow(q: DPQ[Any], task_id: str) -> None:
@@ -134,18 +134,18 @@ def why(
     Args:
         task_id: The task's id; without it, the queue is explained.
     """
-    if task_id is None:
-        verdict = judged(url, queue)
-        emit(verdict_data(verdict)) if json else say_verdict(verdict)
-        if verdict.state in (VerdictState.SERVER_AWAY, VerdictState.UNKNOWN_QUEUE):
-            raise typer.Exit(FAILED)
+    if task_id is not None:
+        with cmd.existing(url, queue) as q:
+            sentence = q.why(task_id)
+        emit({"id": task_id, "sentence": sentence}) if json else say(sentence)
         return
-    with cmd.existing(url, queue) as q:
-        sentence = q.why(task_id)
-    emit({"id": task_id, "sentence": sentence}) if json else say(sentence)
+    verdict = _judged(url, queue)
+    emit(verdict_data(verdict)) if json else print(words.verdict(verdict))
+    if verdict.state in (VerdictState.SERVER_AWAY, VerdictState.UNKNOWN_QUEUE):
+        raise typer.Exit(FAILED)
 
 
-def judged(url: str, queue: str) -> Verdict:
+def _judged(url: str, queue: str) -> Verdict:
     """Make the verdict on a queue, also if it does not exist, or if its server does not answer."""
     try:
         with DPQ[Any].from_url(url, queue) as q:
@@ -154,13 +154,6 @@ def judged(url: str, queue: str) -> Verdict:
         if away := server_away_by(error, queue):
             return away
         raise
-
-
-def say_verdict(verdict: Verdict) -> None:
-    """Print a verdict, and what to do."""
-    say(str(verdict))
-    if verdict.what_to_do:
-        say(verdict.what_to_do)
 
 
 def verdict_data(verdict: Verdict) -> dict[str, Any]:
@@ -204,8 +197,11 @@ def stats(
         slots = q.admin.history(history)
         rows: list[Any] = slots if json else changes(slots)
         report(f"history of {name}", HISTORY, rows, json=json, none=none)
+    elif batch is not None and json:
+        for state in _batches(q, batch, watch):
+            emit({**state.model_dump(), "pushed": state.pushed, "finished": state.finished})
     elif batch is not None:
-        _show_batch(q, batch, watch, json)
+        _redraw(map(batch_bar, _batches(q, batch, watch)), live=watch is not None)
     elif json:
         for drain in _drains(q, watch):
             found = {"drain": drain.model_dump(), "verdict": verdict_data(q.why())}
@@ -233,7 +229,15 @@ def _drains(q: DPQ[Any], seconds: float | None) -> Iterator[Drain]:
         yield q.admin.drain(over=over)
 
 
-def _redraw(screens: Iterator[Any], *, live: bool) -> None:
+def _batches(q: DPQ[Any], name: str, seconds: float | None) -> Iterator[BatchState]:
+    """Look at a batch once; or again and again until it is finished."""
+    yield (state := q.batch(name))
+    while seconds is not None and not state.finished:
+        time.sleep(seconds)
+        yield (state := q.batch(name))
+
+
+def _redraw(screens: Iterable[Any], *, live: bool) -> None:
     """Show screens: at a terminal each in the place of the one before."""
     console = tables()
     if not (live and console.is_terminal):
@@ -243,21 +247,6 @@ def _redraw(screens: Iterator[Any], *, live: bool) -> None:
     with Live(console=console, auto_refresh=False) as shown:
         for screen in screens:
             shown.update(screen, refresh=True)
-
-
-def _show_batch(q: DPQ[Any], name: str, seconds: float | None, json: bool) -> None:
-    def looks() -> Iterator[Any]:
-        while True:
-            yield (state := q.batch(name))
-            if seconds is None or state.finished:
-                return
-            time.sleep(seconds)
-
-    if json:
-        for state in looks():
-            emit({**state.model_dump(), "pushed": state.pushed, "finished": state.finished})
-    else:
-        _redraw(map(batch_bar, looks()), live=seconds is not None)
 
 
 @cmd.command
@@ -291,9 +280,9 @@ def _ask_all(client: Any) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for name, answer in ask_queues(client, all_names(client), Operations.judged):
         if isinstance(answer, Exception):
-            found.append({"queue": name, "error": one_line(answer)})
+            said: dict[str, Any] = {"error": one_line(answer)}
         else:
             seen, verdict = answer
-            said = {"verdict": verdict_data(verdict)}
-            found.append({"queue": name, **seen.stats.model_dump(), **said})
+            said = {**seen.stats.model_dump(), "verdict": verdict_data(verdict)}
+        found.append({"queue": name, **said})
     return found

@@ -219,7 +219,7 @@ def _why_none(q: DPQ[Any]) -> str:
 
 
 @cmd.on_queue
-def list_dead(
+def list_(
     q: DPQ[Any],
     count: cmd.Count = 20,
     reason: cmd.OfReason | None = None,
