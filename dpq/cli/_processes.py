@@ -17,9 +17,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from types import FrameType
+from collections.abc import Callable, Mapping, Sequence
 
 from dpq.cli._terminal import FAILED, USAGE, Failed
 from dpq.cli.daemon import HealthSource
@@ -40,10 +38,8 @@ HEALTHY_SECONDS = 60.0
 """Seconds of a run after which the pause is the first one again."""
 
 MOST_STARTS = 4
-"""Starts of a child before the parent gives up, if no child at all has reached its first beat.
-
-The pauses between them are 3.5 s together: time for a server that is being restarted.
-"""
+"""Starts of a child before the parent gives up, if no child at all has reached its first beat: the
+pauses between them are 3.5 s together, time for a server that is being restarted."""
 
 HEALTH_SECONDS = 1.0
 """Seconds between two reports of the health of a process."""
@@ -147,50 +143,38 @@ class Parent:
         self._passed_on = 0
         self._code = 0
         self._failure = ""
-        self._pause = threading.Event()
         self._looked = time.monotonic()
 
     def health(self) -> Health:
         """Return the health: live if parent and processes are live; ready if a process is ready."""
-        reasons = []
-        if (late := time.monotonic() - self._looked) > SILENT_SECONDS:
-            reasons.append(f"the parent has not moved for {late:.0f} s")
-        running = [(child, child.process) for child in self._children]
-        there = [(child, process) for child, process in running if process]
-        for child, process in there:
-            if child.silent:
-                reasons.append(f"process {process.pid} does not tell of itself")
-            elif not child.health.live:
-                reasons += (f"process {process.pid}: {reason}" for reason in child.health.reasons)
+        late = time.monotonic() - self._looked
+        reasons = [f"the parent has not moved for {late:.0f} s"] * (late > SILENT_SECONDS)
+        ready = False
+        for child in self._children:
+            if child.process and child.silent:
+                reasons.append(f"process {child.process.pid} does not tell of itself")
+            elif child.process:
+                ready = ready or child.health.ready
+                told = () if child.health.live else child.health.reasons
+                reasons += (f"process {child.process.pid}: {reason}" for reason in told)
         live = not reasons
-        ready = any(child.health.ready and not child.silent for child, _ in there)
-        if not ready:
-            reasons.append("no process is ready")
-        if self._signals:
-            reasons.append("it is stopping")
+        reasons += ["no process is ready"] * (not ready) + ["it is stopping"] * bool(self._signals)
         return Health(live=live, ready=live and ready and not self._signals, reasons=tuple(reasons))
 
     def run(self) -> int:
         """Run until all children have ended; return the exit code. Fail if none had a beat."""
-        with self._listening():
+
+        def count(*_: object) -> None:
+            self._signals += 1
+
+        before = {number: signal.signal(number, count) for number in stop_signals()}
+        try:
             while not all(child.over for child in self._children):
                 self._looked = time.monotonic()
                 self._pass_on()
                 for child in self._children:
                     self._look_after(child)
-                self._pause.wait(POLL_SECONDS)
-        if self._failure:
-            raise Failed(self._failure)
-        return self._code
-
-    @contextmanager
-    def _listening(self) -> Iterator[None]:
-        def count(number: int, _: FrameType | None) -> None:
-            self._signals += 1
-
-        before = {number: signal.signal(number, count) for number in stop_signals()}
-        try:
-            yield
+                time.sleep(POLL_SECONDS)
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
@@ -200,6 +184,9 @@ class Parent:
                     child.send_signal(kill=True)
                     child.process.wait()
                 child.ended()
+        if self._failure:
+            raise Failed(self._failure)
+        return self._code
 
     def _pass_on(self) -> None:
         """Pass signals on: the first lets handlers finish, the second stops, the third kills."""
@@ -218,12 +205,11 @@ class Parent:
             return
         code, pid = child.process.poll(), child.process.pid
         child.read_reports()
-        if code is not None:
-            child.ended()
-            self._ended(child, pid, code)
-
-    def _ended(self, child: Child, pid: int, code: int) -> None:
-        ending = f"process {pid}: {_how(code)}"
+        if code is None:
+            return
+        child.ended()
+        how = f"ended with {code}" if code >= 0 else f"died by {signal.Signals(-code).name}"
+        ending = f"process {pid}: {how}"
         if self._signals or code == 0:
             child.over = True
             self._code = self._code or (0 if code in CLEAN else FAILED)
@@ -237,10 +223,6 @@ class Parent:
             self._signals = max(1, self._signals)
         else:
             log.warning("%s; restarting in %.1f s", ending, child.wait_longer())
-
-
-def _how(code: int) -> str:
-    return f"ended with {code}" if code >= 0 else f"died by {signal.Signals(-code).name}"
 
 
 def children(words: Sequence[Sequence[str]], environment: Mapping[str, str]) -> list[Child]:

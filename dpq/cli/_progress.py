@@ -22,23 +22,14 @@ LINE_SECONDS = 5.0
 
 
 class Bar:
-    """A bar behind a text for a `with`, or lines where there can be no bar.
+    """A bar behind a text for a `with`; or lines, where there can be no bar (`live` is False).
 
-    Attributes:
-        live: It is a bar.
-        seconds: The time between two looks.
+    `seconds` is the time between two looks. The first line waits for it, unless `at_once`.
     """
 
     def __init__(
         self, *columns: ProgressColumn, lines: bool = False, at_once: bool = False
     ) -> None:
-        """Make a bar that shows nothing yet.
-
-        Args:
-            columns: What stands before the text.
-            lines: Write lines also at a terminal.
-            at_once: The first line needs not wait until `seconds` have passed.
-        """
         self.live = errors.is_terminal and not lines
         self.seconds = BAR_SECONDS if self.live else LINE_SECONDS
         self._due = 0.0 if at_once else time.monotonic() + self.seconds
