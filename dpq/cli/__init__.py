@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 import dpq
-from dpq.cli import admin, bulk, daemon, doctor, limits, look, produce, run, task, web, worker
+from dpq.cli import admin, daemon, doctor, limits, look, produce, run, task, worker
 from dpq.cli._command import DEFAULT_QUEUE, DEFAULT_URL, AnyUrl, Command, Queue, add, command
 from dpq.cli._terminal import Program, log_to_stderr, show_fault
 
@@ -68,7 +68,7 @@ def _page(name: str, panel: str, text: str, *functions: Command) -> None:
 
 add(app, "Work", produce.push, task.pop, worker.worker, run.run)
 add(app, "Look", look.stats, look.why, look.queues, look.get, look.peek)
-add(app, "Steer", worker.workers, web.web, doctor.doctor)
+add(app, "Steer", worker.workers, daemon.web, doctor.doctor)
 _page("dead", "Steer", "List or replay dead letters.", task.list_, task.replay)
 _page(
     *("limit", "Steer", "Set, list, clear or undo limits of the queue and of groups."),
@@ -85,7 +85,7 @@ _page(
 )
 _page(
     *("admin", "Less often", "Pause, change many tasks, export, run daemons."),
-    *(admin.pause, admin.resume, bulk.bulk, admin.events, admin.export, admin.import_),
+    *(admin.pause, admin.resume, admin.bulk, admin.events, admin.export, admin.import_),
     *(daemon.scheduler, daemon.metrics),
 )
 

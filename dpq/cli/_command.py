@@ -188,7 +188,6 @@ Seconds = Annotated[float, option("SECONDS")]
 Positive = Annotated[float, option("SECONDS", min=0)]
 ForSeconds = Annotated[float | None, argument("[SECONDS]")]
 Number = Annotated[float, option("NUMBER", parser=reader(_number, "a number"))]
-Limited = Annotated[float, option("NUMBER")]
 N = Annotated[int, option("N")]
 Count = Annotated[int, option("COUNT", "-n", min=1)]
 Units = Annotated[
@@ -198,49 +197,47 @@ Units = Annotated[
     ),
 ]
 
-# Options with the same help everywhere
-
-_QUEUE: dict[str, Any] = {"autocompletion": complete_queue, "rich_help_panel": "Where"}
-_WHERE: dict[str, Any] = {"callback": _inherit, "rich_help_panel": "Where"}
-_FORMS = SCHEMES.replace("[", "\\[")
-
-AnyUrl = Annotated[
-    str,
-    option(
-        "URL",
-        help=f"The server: {_FORMS} (a private server that dpq starts).",
-        envvar="DPQ_URL",
-        **_WHERE,
-    ),
-]
-Url = Annotated[
-    str, option("URL", help="The server (all forms: dpq --help).", envvar="DPQ_URL", **_WHERE)
-]
-Queue = Annotated[
-    str, option("NAME", help="The queue's name.", envvar="DPQ_QUEUE", **_QUEUE | _WHERE)
-]
-Queues = Annotated[
-    list[str] | None,
-    option("NAME", "--queue", help="A queue; repeat it for more.", envvar="DPQ_QUEUES", **_QUEUE),
-]
 TaskId = Annotated[str, argument("ID", help="The task's id.")]
 AnyTaskId = Annotated[str | None, argument("[ID]", help="The task's id; or name its --key.")]
-Key = Annotated[str, option("TEXT", help="The task's unique key, instead of its id.")]
-Token = Annotated[int, argument("TOKEN", help="The delivery's token, as pop has printed it.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
-NewPriority = Annotated[
-    float, option("NUMBER", help="The new priority.", parser=reader(_number, "a number"))
+Token = Annotated[int, argument("TOKEN")]
+NewOrder = Annotated[Order, option("ORDER")]
+_WHERE: dict[str, Any] = {"callback": _inherit, "rich_help_panel": "Where"}
+_FORMS = SCHEMES.replace("[", "\\[")
+_ALL_FORMS = f"The server: {_FORMS} (a private server that dpq starts)."
+AnyUrl = Annotated[str, option("URL", help=_ALL_FORMS, envvar="DPQ_URL", **_WHERE)]
+Url = Annotated[str, option("URL", envvar="DPQ_URL", callback=_inherit)]
+_WHERE |= {"envvar": "DPQ_QUEUE", "autocompletion": complete_queue}
+Queue = Annotated[str, option("NAME", help="The queue's name.", **_WHERE)]
+Queues = Annotated[
+    list[str] | None,
+    option("NAME", "--queue", envvar="DPQ_QUEUES", autocompletion=complete_queue),
 ]
-NewOrder = Annotated[
-    Order,
-    option(
-        "ORDER",
-        help="Of a new queue: fifo or lifo, among equal priorities; or min: the smallest first.",
-        rich_help_panel="Seldom needed",
-    ),
-]
-OfReason = Annotated[str, option("TEXT", help="Only tasks that died for this reason.")]
-OfGroup = Annotated[str, option("NAME", help="Only tasks of this group.")]
+
+EVERYWHERE = """
+Args:
+    token: The delivery's token, as pop has printed it.
+    key: The task's unique key, instead of its id.
+    priority: The new priority.
+    reason: Only tasks that died for this reason.
+    group: Only tasks of this group.
+    json: Print JSON, one object per line.
+    host: The address to listen on; 0.0.0.0 for all.
+    port: The port; 0 takes a free one.
+    server_name: The label `server` of the metrics: by default host:port/db of the URL, or the path
+        of its socket. Programs that read the same server need the same name.
+
+Seldom needed:
+    order: Of a new queue: fifo or lifo, among equal priorities; or min: the smallest first.
+    yes: Do not ask at a terminal.
+    log: How to log: text; or json, one object on each line, with stable keys.
+    health_port: Answer HTTP /live and /ready on this port, for orchestrators; 0 takes a free one.
+    health_host: The address of --health-port; 0.0.0.0 for all.
+
+Where:
+    url: The server (all forms: dpq --help).
+    queue: A queue; repeat it for more.
+"""
+"""The help of options, unless the docstring of a command has its own."""
 
 
 # Commands
@@ -283,11 +280,10 @@ def on_new_queue(function: Command) -> Command:
     return _made(function, run, _ON_QUEUE)
 
 
+_KEYWORD: Any = inspect.Parameter.KEYWORD_ONLY
 _ON_QUEUE = [
-    inspect.Parameter("url", inspect.Parameter.KEYWORD_ONLY, default=DEFAULT_URL, annotation=Url),
-    inspect.Parameter(
-        "queue", inspect.Parameter.KEYWORD_ONLY, default=DEFAULT_QUEUE, annotation=Queue
-    ),
+    inspect.Parameter("url", _KEYWORD, default=DEFAULT_URL, annotation=Url),
+    inspect.Parameter("queue", _KEYWORD, default=DEFAULT_QUEUE, annotation=Queue),
 ]
 
 
@@ -300,7 +296,7 @@ def _made(function: Command, run: Command, more: list[inspect.Parameter]) -> Com
 
     made.__doc__, texts = explained(function.__doc__ or "")
     own = inspect.signature(function, eval_str=True).parameters.values()
-    shown = [_shown(each, texts) for each in own if each.name != "q"] + more
+    shown = [_shown(each, texts) for each in (*own, *more) if each.name != "q"]
     vars(made)["__signature__"] = inspect.Signature(shown)
     del vars(made)["__wrapped__"]
     made.__annotations__ = {each.name: each.annotation for each in shown}
@@ -322,20 +318,20 @@ def explained(docstring: str) -> tuple[str, dict[str, tuple[str, str | None]]]:
 
 def _shown(own: inspect.Parameter, texts: dict[str, tuple[str, str | None]]) -> inspect.Parameter:
     """Give a parameter of a command its help."""
-    kind, info = (
-        own.annotation,
-        typer.Option(*["--" + own.name.replace("_", "-")] * (own.annotation is bool)),
-    )
+    kind = own.annotation
+    if kind is typer.Context:
+        return own.replace(kind=_KEYWORD)
+    info = typer.Option("--" + own.name.replace("_", "-")) if kind is bool else typer.Option()
     for each in (kind, *get_args(kind)):
         if get_origin(each) is Annotated:
             inner, info = get_args(each)
             kind, info = inner if each is kind else inner | None, copy(info)
-    if own.name in texts:
-        info.help, info.rich_help_panel = texts[own.name]
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    if own.annotation is typer.Context:
-        return own.replace(kind=keyword)
-    return own.replace(kind=keyword, annotation=Annotated[kind, info])
+    if own.name in texts or not info.help:
+        info.help, info.rich_help_panel = {**_EVERYWHERE, **texts}.get(own.name, ("", None))
+    return own.replace(kind=_KEYWORD, annotation=Annotated[kind, info])
+
+
+_, _EVERYWHERE = explained(EVERYWHERE)
 
 
 def add(app: typer.Typer, panel: str | None, *functions: Command) -> None:

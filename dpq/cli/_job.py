@@ -97,51 +97,46 @@ async def _run_async(job: Job, handlers: Any) -> None:
 
 def open_queues(job: Job, handlers: Any, stack: ExitStack) -> list[DPQ[Any]]:
     """Open the queues of a job, and give the first to its handlers."""
-    queues = _own(job, handlers, DPQ)
-    if not queues:
-        opened = stack.enter_context(closing(open_url(job.url or DEFAULT_URL)))
-        queues = [DPQ(opened.client, name) for name in _names(job, handlers)]
+
+    def connect() -> Any:
+        return stack.enter_context(closing(open_url(job.url or DEFAULT_URL))).client
+
+    queues = _queues(job, handlers, DPQ, connect)
     for queue in queues:
         stack.callback(queue.close)
-    _give(handlers, queues[0])
     return queues
 
 
 def open_queues_async(job: Job, handlers: Any, stack: AsyncExitStack) -> list[AsyncDPQ[Any]]:
     """Open the queues of a job as `open_queues` does."""
-    queues = _own(job, handlers, AsyncDPQ)
-    if not queues:
+
+    def connect() -> Any:
         opened = open_url_async(job.url or DEFAULT_URL)
         stack.push_async_callback(opened.aclose)
-        queues = [AsyncDPQ(opened.client, name) for name in _names(job, handlers)]
+        return opened.client
+
+    queues = _queues(job, handlers, AsyncDPQ, connect)
     for queue in queues:
         stack.push_async_callback(queue.close)
-    _give(handlers, queues[0])
     return queues
 
 
-def _own(job: Job, handlers: Any, kind: Any) -> list[Any]:
-    """Make the queues on the client of a `Tasks`; none if it has no queue, or a server is named."""
+def _queues(job: Job, handlers: Any, kind: Any, connect: Callable[[], Any]) -> list[Any]:
+    """Make the queues: on the client of a `Tasks`, unless it has no queue, or a server is named."""
     own = handlers.queue if isinstance(handlers, Tasks) else None
+    names = job.queues or [own.queue_name if own else DEFAULT_QUEUE]
     if own is None or job.url is not None:
-        return []
-    if not isinstance(own, kind):
+        client = connect()
+        queues = [kind(client, name) for name in names]
+    elif isinstance(own, kind):
+        queues = [own if name == own.queue_name else kind(own.redis, name) for name in names]
+    else:
         raise ConfigurationError(
             f"{job.target!r} is async, but its queue is not: name the server with --url or DPQ_URL"
         )
-    names = job.queues or [own.queue_name]
-    return [own if name == own.queue_name else kind(own.redis, name) for name in names]
-
-
-def _names(job: Job, handlers: Any) -> list[str]:
-    own = handlers.queue if isinstance(handlers, Tasks) else None
-    return job.queues or [own.queue_name if own else DEFAULT_QUEUE]
-
-
-def _give(handlers: Any, queue: Any) -> None:
-    """Give a queue to a `Tasks` that has none, so that its tasks can push others."""
-    if isinstance(handlers, Tasks) and handlers.queue is None:
-        handlers.queue = queue
+    if isinstance(handlers, Tasks) and own is None:
+        handlers.queue = queues[0]  # so that its tasks can push others
+    return queues
 
 
 def _begin(made: WorkerBase[Any], job: Job) -> None:
@@ -164,10 +159,6 @@ def run_task(job: Job, task_id: str, *, force: bool) -> None:
         error = asyncio.run(_run_one_async(job, handlers, task_id, force))
     else:
         error = _run_one(job, handlers, task_id, force)
-    _tell(task_id, error)
-
-
-def _tell(task_id: str, error: Exception | None) -> None:
     if error is None:
         talk(f"finished {task_id}")
     elif isinstance(error, Signal):
@@ -203,7 +194,7 @@ def _run_one(job: Job, handlers: Any, task_id: str, force: bool) -> Exception | 
 
 
 async def _run_one_async(job: Job, handlers: Any, task_id: str, force: bool) -> Exception | None:
-    """Run the handler of a task in the event loop, as `_run` does."""
+    """Run the handler of a task in the event loop, as `_run_one` does."""
     error: Exception | None = None
     async with AsyncExitStack() as stack:
         queue = open_queues_async(job, handlers, stack)[0]

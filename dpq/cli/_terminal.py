@@ -237,13 +237,4 @@ def _talked(text: str) -> logging.LogRecord:
     return record
 
 
-Log = Annotated[
-    LogStyle,
-    typer.Option(
-        "--log",
-        envvar="DPQ_LOG",
-        callback=style,
-        help="How to log: text; or json, one object on each line, with stable keys.",
-        rich_help_panel="Seldom needed",
-    ),
-]
+Log = Annotated[LogStyle, typer.Option("--log", envvar="DPQ_LOG", callback=style)]

@@ -50,7 +50,7 @@ def doctor(
     oldest: cmd.Positive | None = None,
     timeout: Annotated[float, cmd.option("SECONDS", min=0.001)] = WITHIN_SECONDS,
     load_scripts: bool = False,
-    json: cmd.Json = False,
+    json: bool = False,
     queue: cmd.Queues = None,
     url: cmd.Url = cmd.DEFAULT_URL,
 ) -> None:

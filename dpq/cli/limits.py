@@ -38,18 +38,13 @@ LimitGroup = Annotated[str, cmd.option("NAME", "--group", help="A group; if not 
 EveryGroup = Annotated[
     bool, typer.Option("--every-group", help="Each group without a limit of its own.")
 ]
-Sure = Annotated[
-    bool,
-    typer.Option("--yes", help="Do not ask at a terminal.", rich_help_panel="Seldom needed"),
-]
 
 
 def _scope(group: str | None, every_group: bool) -> str | None:
     if group is not None and every_group:
         raise typer.BadParameter("give --group NAME or --every-group, not both")
-    if every_group:
-        return EVERY_GROUP
-    return None if group is None else label("group", group)
+    group = EVERY_GROUP if every_group else group
+    return group if group in (None, EVERY_GROUP) else label("group", group)
 
 
 @cmd.on_new_queue
@@ -69,7 +64,7 @@ def set_(
     max_waiting: cmd.N | None = None,
     when_full: Literal["refuse", "drop_worst"] | None = None,
     reset: bool = False,
-    yes: Sure = False,
+    yes: bool = False,
 ) -> None:
     """Set a limit for all consumers together; it replaces the one before.
 
@@ -85,8 +80,6 @@ def set_(
       dpq limit set 5/s,adaptive=1:20            a learned rate, from 1/s to 20/s
       dpq limit set 500/m tokens=200000/m        push --cost tokens=1800 counts both
       dpq limit set 10/s 10000/day@Europe/Berlin at most 10000 between midnights
-      dpq limit set tokens=200000/m,burst=9000,estimate=2000
-      dpq limit set 20/s,burst=4 5000/h,burst=1000,reserve=500:10
       dpq limit set 60/m --group api --member key-a --member key-b   60/m each
       dpq limit set --weight 3 --group big       three turns where others get one
       dpq limit set --in-order --every-group     one task of a group at a time
@@ -116,15 +109,9 @@ def set_(
     if bounds and not rates and not (concurrency or member or weight or in_order or reset):
         return
     scope = _scope(group, every_group)
-    rules = LimitRules.checked(
-        [*(rates or [])],
-        group=scope,
-        concurrency=concurrency,
-        members=member,
-        weight=weight,
-        reset=reset,
-        in_order=in_order,
-    )
+    more: Any = {"members": member, "weight": weight, "reset": reset, "in_order": in_order}
+    given = [*(rates or [])]
+    rules = LimitRules.checked(given, group=scope, concurrency=concurrency, **more)
     _change(q, scope, rules, yes)
 
 
@@ -178,7 +165,7 @@ def _all_states(q: DPQ[Any]) -> list[LimitState]:
 
 
 @cmd.on_queue
-def list_(q: DPQ[Any], group: cmd.Name | None = None, json: cmd.Json = False) -> None:
+def list_(q: DPQ[Any], group: cmd.Name | None = None, json: bool = False) -> None:
     """Show all limits, the units that are left, and which groups are closed.
 
     Args:
@@ -199,7 +186,7 @@ def clear(
     q: DPQ[Any],
     group: LimitGroup | None = None,
     every_group: EveryGroup = False,
-    yes: Sure = False,
+    yes: bool = False,
 ) -> None:
     """Remove a limit. For a group, the limit of every group holds again."""
     _change(q, _scope(group, every_group), None, yes)
@@ -211,7 +198,7 @@ def undo(
     group: LimitGroup | None = None,
     every_group: EveryGroup = False,
     event: cmd.Id | None = None,
-    yes: Sure = False,
+    yes: bool = False,
 ) -> None:
     """Put back the limit that stood before the last change. A second undo undoes the first.
 

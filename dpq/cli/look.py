@@ -38,7 +38,7 @@ def peek(
     count: cmd.Count = 10,
     state: TaskState = TaskState.READY,
     after: cmd.Id | None = None,
-    json: cmd.Json = False,
+    json: bool = False,
 ) -> None:
     """Show the first tasks of one state, without popping them; the best or soonest first.
 
@@ -63,9 +63,9 @@ def show_tasks(queue: str, state: TaskState, tasks: list[Any], json: bool) -> No
 def get(
     q: DPQ[Any],
     task_id: cmd.AnyTaskId = None,
-    key: cmd.Key | None = None,
+    key: cmd.Text | None = None,
     wait: Annotated[float | None, cmd.option("[SECONDS]", min=0)] = None,
-    json: cmd.Json = False,
+    json: bool = False,
 ) -> None:
     """Show one task and its events as JSON; or wait for its end, and print its result.
 
@@ -122,7 +122,7 @@ def _state(task: Task[Any]) -> str:
 @cmd.command
 def why(
     task_id: Annotated[str | None, cmd.argument("[ID]")] = None,
-    json: cmd.Json = False,
+    json: bool = False,
     url: cmd.Url = cmd.DEFAULT_URL,
     queue: cmd.Queue = cmd.DEFAULT_QUEUE,
 ) -> None:
@@ -177,7 +177,7 @@ def stats(
     watch: Watch | None = None,
     batch: cmd.Name | None = None,
     history: Annotated[float | None, cmd.option("SECONDS", min=1)] = None,
-    json: cmd.Json = False,
+    json: bool = False,
 ) -> None:
     """Say how the queue stands, then its tasks in each state, the totals, and when it is done.
 
@@ -250,9 +250,7 @@ def _redraw(screens: Iterable[Any], *, live: bool) -> None:
 
 
 @cmd.command
-def queues(
-    watch: Watch | None = None, json: cmd.Json = False, url: cmd.Url = cmd.DEFAULT_URL
-) -> None:
+def queues(watch: Watch | None = None, json: bool = False, url: cmd.Url = cmd.DEFAULT_URL) -> None:
     """Show all queues that the server knows, how many tasks each has, and the verdict on each.
 
     If a queue cannot be read, its row shows the error, and the exit code is 1.

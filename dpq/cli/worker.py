@@ -81,9 +81,6 @@ def worker(
         order: strict: the first queue goes first; round_robin: in turn.
         visibility: Length of a lease; it is extended while the handler runs.
         grace: Time for handlers to finish after a signal.
-        health_port: Answer HTTP /live and /ready on this port, for orchestrators; 0 takes a free
-            one.
-        health_host: The address of --health-port; 0.0.0.0 for all.
     """
     log_more()
     settings = {name: ctx.params[name] for name in SETTINGS}
@@ -129,7 +126,7 @@ def workers(
     older_than: cmd.Positive | None = None,
     count: cmd.Count = 100,
     queue: cmd.Queues = None,
-    json: cmd.Json = False,
+    json: bool = False,
     url: cmd.Url = cmd.DEFAULT_URL,
 ) -> None:
     """List the workers of all known queues, or of the named ones; or make one quiet.

@@ -586,6 +586,7 @@ def test_every_command_explains_itself(words: tuple[str, ...], command: Any) -> 
     for option in command.params:
         if getattr(option, "hidden", False):  # the program gives it to itself
             continue
+        assert option.help, option.name
         assert plain(option.help) in shown, option.name
         assert option.param_type_name == "argument" or option.opts[-1] in shown
         if option.envvar:
