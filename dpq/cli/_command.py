@@ -102,16 +102,23 @@ def complete_queue(ctx: typer.Context, incomplete: str) -> list[str]:
     url = str(ctx.params.get("url") or ctx.find_root().params.get("url"))
     if url.startswith("embedded:"):
         return []
-    names: list[str] = []
-    looking = threading.Thread(target=_look, args=(url, names), daemon=True)
-    looking.start()
-    looking.join(WITHIN_SECONDS)
+
+    def look() -> list[str]:
+        with suppress(RedisError, DPQError, OSError), closing(open_url(url)) as opened:
+            return known_queues(opened.client)
+        return []
+
+    names = within(WITHIN_SECONDS, look) or []
     return [name for name in names if name.startswith(incomplete)]
 
 
-def _look(url: str, names: list[Any]) -> None:
-    with suppress(RedisError, DPQError, OSError), closing(open_url(url)) as opened:
-        names += known_queues(opened.client)
+def within(seconds: float, look: Callable[[], T]) -> T | None:
+    """Look in a thread, so that no silent server or name server delays the answer; None if late."""
+    found: list[T] = []
+    looking = threading.Thread(target=lambda: found.append(look()), daemon=True)
+    looking.start()
+    looking.join(seconds)
+    return found[0] if found else None
 
 
 def _inherit(ctx: typer.Context, param: typer.CallbackParam, value: str) -> str:

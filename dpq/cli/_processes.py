@@ -63,18 +63,15 @@ class Child:
         self.start_at = -math.inf
         self.pause = 0.0
         self.over = False
-        self.signals_sent = 0  # the number of signals to the running process
         self.starts = 0
         self.has_beat = False  # True once one of its processes has sent a beat
         self.health = Health(live=True, ready=False)
-        self._told = 0.0  # the time of the last report of health
-        self._began = 0.0
+        self._told = self._began = 0.0  # the times of the last report of health, and of the start
         self._reports: int | None = None  # the end of the pipe from which the parent reads
 
     def start(self) -> None:
         """Start a process in its own group: only the parent gets Ctrl-C, and passes it on."""
         self._began = time.monotonic()
-        self.signals_sent = 0
         self.starts += 1
         self.health, self._told = Health(live=True, ready=False), self._began
         self._close_reports()
@@ -121,7 +118,6 @@ class Child:
 
     def send_signal(self, kill: bool = False) -> None:
         """Send SIGTERM to the process, or kill it. After the second SIGTERM it does not finish."""
-        self.signals_sent += 1
         if self.process:
             self.process.send_signal(signal.SIGKILL if kill else signal.SIGTERM)
 
@@ -194,8 +190,7 @@ class Parent:
             self._passed_on += 1
             log.info("stopping %d processes", sum(1 for each in self._children if each.process))
             for child in self._children:
-                if child.signals_sent < self._passed_on or self._passed_on > 1:
-                    child.send_signal(kill=self._passed_on > 2)
+                child.send_signal(kill=self._passed_on > 2)
 
     def _look_after(self, child: Child) -> None:
         if child.process is None:

@@ -245,21 +245,15 @@ class _Counted:
 
     def __init__(self, lines: Any, what: str) -> None:
         self._lines, self._what = lines, what
-        self.seekable = getattr(lines, "seekable", lambda: False)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._lines, name)  # a file can go back to a place
 
     def __iter__(self) -> Iterator[Any]:
         with Bar() as bar:
             for done, line in enumerate(self._lines, 1):
                 yield line
                 bar.show(f"{done} lines {self._what}", done)
-
-    def tell(self) -> int:
-        """Return the place in the file, to come back to it."""
-        return int(self._lines.tell())
-
-    def seek(self, place: int) -> None:
-        """Go back to a place."""
-        self._lines.seek(place)
 
 
 @cmd.on_queue

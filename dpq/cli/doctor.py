@@ -4,10 +4,9 @@ With `--quick` a few checks in bounded time, for alarms and containers.
 """
 
 import socket
-import threading
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from typing import Annotated, Any, NamedTuple, TypeVar
 
@@ -76,7 +75,16 @@ def doctor(
     elif quick:
         warnings.simplefilter("ignore")  # a probe would repeat a warning a thousand times a day
         here = host or socket.gethostname()
-        checks = _within(timeout, lambda: _checks(url, names, worker, here, oldest), url)
+
+        def look() -> list[Check]:
+            try:
+                return _checks(url, names, worker, here, oldest)
+            except Exception as error:
+                text = str(server_away_by(error) or error_line(error)).replace(url, mask(url))
+                return [Check("server", None, ok=False, detail=text)]
+
+        late = Check("server", None, ok=False, detail=f"no answer within {timeout:g} s")
+        checks = cmd.within(timeout, look) or [late]
         for each in checks:
             said = ("ok" if each.ok else "failed", each.check, each.queue or "-", each.detail)
             emit(each._asdict()) if json else say(*said)
@@ -165,24 +173,6 @@ class Check(NamedTuple):
     queue: str | None
     ok: bool
     detail: str
-
-
-def _within(seconds: float, look: Callable[[], list[Check]], url: str) -> list[Check]:
-    """Look in another thread, so that a silent server or name server cannot delay the answer."""
-    found: list[list[Check]] = []
-
-    def run() -> None:
-        try:
-            found.append(look())
-        except Exception as error:
-            text = str(server_away_by(error) or error_line(error)).replace(url, mask(url))
-            found.append([Check("server", None, ok=False, detail=text)])
-
-    looking = threading.Thread(target=run, name="dpq-look", daemon=True)
-    looking.start()
-    looking.join(seconds)
-    late = Check("server", None, ok=False, detail=f"no answer within {seconds:g} s")
-    return found[0] if found else [late]
 
 
 def _checks(

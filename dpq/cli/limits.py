@@ -19,7 +19,6 @@ from dpq.model.display import shown
 from dpq.model.errors import ConfigurationError
 from dpq.model.moments import say_moment
 from dpq.model.validation import label
-from dpq.types import LimitState
 from dpq.verbs.history import MAX_EVENTS
 from dpq.views import limit_change
 from dpq.views.words import this_user
@@ -157,13 +156,6 @@ def _bounds(q: DPQ[Any]) -> str:
     return f"{tasks}; each group: {each}"
 
 
-def _all_states(q: DPQ[Any]) -> list[LimitState]:
-    """List the scopes with a limit, and the groups that are closed without one."""
-    states = q.admin.limits()
-    known = {each.group for each in states}
-    return states + [each for each in q.admin.groups() if each.group not in known]
-
-
 @cmd.on_queue
 def list_(q: DPQ[Any], group: cmd.Name | None = None, json: bool = False) -> None:
     """Show all limits, the units that are left, and which groups are closed.
@@ -171,7 +163,10 @@ def list_(q: DPQ[Any], group: cmd.Name | None = None, json: bool = False) -> Non
     Args:
         group: Only this group.
     """
-    states = _all_states(q) if group is None else [q.admin.group(group)]
+    states = q.admin.limits() if group is None else [q.admin.group(group)]
+    if group is None:  # also groups that are closed, but have no limit
+        known = {each.group for each in states}
+        states = states + [each for each in q.admin.groups() if each.group not in known]
     for state in states if json else ():
         emit({"queue": q.queue_name, **state.model_dump()})
     if json:

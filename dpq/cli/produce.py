@@ -38,12 +38,6 @@ _attempts = cmd.reader(
     lambda text: math.inf if text == cmd.FOREVER else int(text), f"a whole number, or {cmd.FOREVER}"
 )
 
-OPTIONS = {
-    *("priority", "delay", "at", "group", "key", "on_duplicate", "max_attempts", "expires_in"),
-    *("cost", "every", "cron", "timezone", "batch", "unique_for", "after"),
-}
-"""Arguments of the library's `push` that are options."""
-
 
 @cmd.on_new_queue
 def push(
@@ -105,7 +99,7 @@ def push(
     """
     if seal and batch is None:
         raise typer.BadParameter("name the batch with --batch", param_hint="--seal")
-    options = {name: ctx.params[name] for name in Push._fields if name in OPTIONS}
+    options = {name: ctx.params[name] for name in Push._fields[1:] if name in ctx.params}
     if payload is None:
         with open_lines(file, "give JSON, --file PATH, or lines of JSON on stdin") as stream:
             push_lines(q, stream, partial(_push, options, full), timeout)
