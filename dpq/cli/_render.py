@@ -220,7 +220,9 @@ def counts(
 ) -> Group:
     """Draw one queue's counts; with an earlier look, also the growth per second."""
     rows: list[tuple[object, ...]] = []
-    for field, value in stats.model_dump(exclude={"oldest_ready_seconds", "wait", "run"}).items():
+    totals = stats.model_dump(exclude={"oldest_ready_seconds", "wait", "run", *STATES})
+    given = {name: value for name, value in totals.items() if value}
+    for field, value in ({state: getattr(stats, state) for state in STATES} | given).items():
         grows = before is not None and field not in STATES
         more = f"{(value - getattr(before, field)) / seconds:.1f}" if grows else None
         rows.append((field, value, more))
