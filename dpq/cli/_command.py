@@ -227,6 +227,8 @@ Args:
     priority: The new priority.
     reason: Only tasks that died for this reason.
     group: Only tasks of this group.
+    every_group: Each group without a limit of its own.
+    member: Only this member of the group's pool.
     json: Print JSON, one object per line.
     host: The address to listen on; 0.0.0.0 for all.
     port: The port; 0 takes a free one.

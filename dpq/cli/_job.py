@@ -25,6 +25,7 @@ from dpq.cli._command import DEFAULT_QUEUE, DEFAULT_URL
 from dpq.cli._progress import metered, metered_async
 from dpq.cli._terminal import FAILED, Failed, LogStyle, talk
 from dpq.cli.daemon import HealthSource
+from dpq.explain.verdict import NAMES_SHOWN
 from dpq.limits.signals import Signal
 from dpq.link.connect import open_url
 from dpq.link.connect_async import open_url_async
@@ -54,13 +55,10 @@ class Job(NamedTuple):
     def words(self, verbose: int, *, quiet: bool) -> list[str]:
         """Make the command of a child for this job, without the URL, which may hold a password."""
         words = [*["-v"] * verbose, "worker", self.target, "--child-of", str(os.getpid())]
-        for name in self.queues:
-            words.append(f"--queue={name}")
-        for name, value in self.settings.items():
-            if value is not None:
-                words.append(f"--{name.replace('_', '-')}={value}")
-        words += [f"--log={self.log}"]
-        return words + ["--drain"] * self.drain + ["--quiet"] * quiet
+        words += (f"--queue={name}" for name in self.queues)
+        given = {name.replace("_", "-"): value for name, value in self.settings.items()}
+        words += (f"--{name}={value}" for name, value in given.items() if value is not None)
+        return [*words, f"--log={self.log}"] + ["--drain"] * self.drain + ["--quiet"] * quiet
 
 
 def work(job: Job) -> int:
@@ -232,9 +230,6 @@ def _refuse(task_id: str, why: str) -> NoReturn:
 
 
 # Handlers by their names
-
-NAMES_SHOWN = 10
-"""Names that an error lists: enough to see a typing error."""
 
 
 def load(target: str) -> Any:

@@ -11,11 +11,11 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from socketserver import TCPServer, ThreadingMixIn
 from typing import Annotated, Any
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 import typer
 
@@ -31,18 +31,12 @@ from dpq.scheduler import Scheduler, run_daemon
 
 logger = logging.getLogger(__name__)
 
-Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
-"""A WSGI application."""
-
-LOCAL = "127.0.0.1"
-
 ASK_SECONDS = 10.0
 """Seconds without a byte after which a connection ends: as long as Prometheus waits."""
 
+LOCAL = "127.0.0.1"
+LOOPBACK = (LOCAL, "localhost", "::1")
 TOKEN_VARIABLE = "DPQ_WEB_TOKEN"  # noqa: S105 - its name
-
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
-
 NOT_BEGUN = Health(live=True, ready=False, reasons=("it has not begun",))
 
 Address = Annotated[str, cmd.option("ADDRESS")]
@@ -63,44 +57,36 @@ class _Handler(WSGIRequestHandler):
         logger.debug(format, *args)
 
 
-class _Server(ThreadingMixIn, WSGIServer):
+class Port(ThreadingMixIn, WSGIServer):
+    """Serves a WSGI application from threads until `close`; port 0 takes a free one."""
+
     daemon_threads = True
     request_queue_size = 32
 
+    def __init__(self, host: str, port: int, application: Any, name: str) -> None:
+        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        super().__init__((host, port), _Handler)
+        self.set_app(application)
+        self.address: tuple[str, int] = self.socket.getsockname()[:2]
+        at = "http://[{}]:{}" if ":" in host else "http://{}:{}"
+        self.url = at.format(*self.address)
+        self._thread = threading.Thread(target=self.serve_forever, name=f"dpq-{name}", daemon=True)
+        self._thread.start()
+
     def server_bind(self) -> None:
-        TCPServer.server_bind(self)  # the one of `HTTPServer` asks a name server
+        """Bind without a question to a name server, which the one of `HTTPServer` asks."""
+        TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
         self.setup_environ()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
+        """Log that a request failed."""
         logger.debug("a request of %s failed", client_address, exc_info=True)
-
-
-class _Server6(_Server):
-    address_family = socket.AF_INET6
-
-
-class Port:
-    """Serves a WSGI application from threads until `close`; port 0 takes a free one."""
-
-    def __init__(self, host: str, port: int, application: Application, name: str) -> None:
-        kind = _Server6 if ":" in host else _Server
-        self._server = make_server(host, port, application, kind, _Handler)
-        self.address: tuple[str, int] = self._server.socket.getsockname()[:2]
-        run, name = self._server.serve_forever, f"dpq-{name}"
-        self._thread = threading.Thread(target=run, name=name, daemon=True)
-        self._thread.start()
-
-    @property
-    def url(self) -> str:
-        """Return its address for a browser."""
-        host, port = self.address
-        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
     def close(self) -> None:
         """Listen no more."""
-        self._server.shutdown()
-        self._server.server_close()
+        self.shutdown()
+        self.server_close()
         self._thread.join()
 
 

@@ -34,9 +34,6 @@ def _rate(text: str) -> RateLimit | Quota:
 
 
 LimitGroup = Annotated[str, cmd.option("NAME", "--group", help="A group; if not given, the queue.")]
-EveryGroup = Annotated[
-    bool, typer.Option("--every-group", help="Each group without a limit of its own.")
-]
 
 
 def _scope(group: str | None, every_group: bool) -> str | None:
@@ -54,7 +51,7 @@ def set_(
         cmd.argument("RATE", parser=cmd.reader(_rate)),
     ] = None,
     group: LimitGroup | None = None,
-    every_group: EveryGroup = False,
+    every_group: bool = False,
     concurrency: cmd.N | None = None,
     in_order: bool = False,
     member: cmd.Names = None,
@@ -180,7 +177,7 @@ def list_(q: DPQ[Any], group: cmd.Name | None = None, json: bool = False) -> Non
 def clear(
     q: DPQ[Any],
     group: LimitGroup | None = None,
-    every_group: EveryGroup = False,
+    every_group: bool = False,
     yes: bool = False,
 ) -> None:
     """Remove a limit. For a group, the limit of every group holds again."""
@@ -191,7 +188,7 @@ def clear(
 def undo(
     q: DPQ[Any],
     group: LimitGroup | None = None,
-    every_group: EveryGroup = False,
+    every_group: bool = False,
     event: cmd.Id | None = None,
     yes: bool = False,
 ) -> None:
@@ -214,12 +211,11 @@ def undo(
 
 
 GroupName = Annotated[str, cmd.argument("NAME", help="The group's name.")]
-OneMember = Annotated[str, cmd.option("NAME", help="Only this member of its pool.")]
 
 
 @cmd.on_new_queue
 def close(
-    q: DPQ[Any], name: GroupName, seconds: cmd.ForSeconds = None, member: OneMember | None = None
+    q: DPQ[Any], name: GroupName, seconds: cmd.ForSeconds = None, member: cmd.Name | None = None
 ) -> None:
     """Close a group, or one member of its pool: no consumer gets its tasks.
 
@@ -232,7 +228,7 @@ def close(
 
 
 @cmd.on_new_queue
-def open_(q: DPQ[Any], name: GroupName, member: OneMember | None = None) -> None:
+def open_(q: DPQ[Any], name: GroupName, member: cmd.Name | None = None) -> None:
     """Open a group, or a member of its pool: its tasks run again, as its limit allows."""
     q.delay_group(name, 0, member=member)
     talk(f"opened {_named(name, member)} of {q.queue_name!r}")

@@ -263,8 +263,9 @@ def queues(watch: Watch | None = None, json: bool = False, url: cmd.Url = cmd.DE
             if watch is not None and not json:
                 tables().clear()
             report("queues", QUEUES, found, json=json, none=none)
-            for each in [] if json else [each for each in found if "verdict" in each]:
-                say(each["queue"], each["verdict"]["sentence"])
+            for each in found:
+                if "verdict" in each and not json:
+                    say(each["queue"], each["verdict"]["sentence"])
             if watch is None:
                 break
             sys.stdout.flush()

@@ -205,17 +205,8 @@ def pop(
     if ack:
         q.ack_many(tasks)
     if not tasks:
-        raise Failed(_why_none(q) if id is None else f"task {id} cannot run now: {q.why(id)}")
-
-
-def _why_none(q: DPQ[Any]) -> str:
-    stats = q.stats()
-    if held := stats.ready + stats.waiting:
-        return (
-            f"no task of {q.queue_name!r} can run now: {held} wait for a limit, or for "
-            "`dpq admin resume`"
-        )
-    return f"no task is ready in {q.queue_name!r}"
+        none = f"no task is ready in {q.queue_name!r}: {q.why()}"
+        raise Failed(none if id is None else f"task {id} cannot run now: {q.why(id)}")
 
 
 @cmd.on_queue

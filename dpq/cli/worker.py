@@ -106,9 +106,7 @@ def _lead(job: Job, ctx: typer.Context, count: int) -> int:
             f"url is {job.url!r}: each process would start a server of its own; use embedded:DIR"
         )
     verbose = int(ctx.find_root().params["verbose"])
-    words = [job.words(verbose, quiet=job.quiet) for _ in range(count)]
-    if job.drain:
-        words[1:] = [job.words(verbose, quiet=True) for _ in range(1, count)]
+    words = [job.words(verbose, quiet=job.quiet or (job.drain and n > 0)) for n in range(count)]
     environment = {} if job.url is None else {"DPQ_URL": job.url}
     parent = Parent(children(words, environment))
     if job.source:
@@ -190,14 +188,13 @@ def _show_errors(answers: Mapping[str, Any], json: bool) -> None:
 
 def _told(client: Any, seen: Mapping[str, Any], worker: str, quiet: bool) -> dict[str, Any]:
     """Tell a worker in all queues that know it; return what they say then."""
-    found = {name: each for name, each in seen.items() if not isinstance(each, Exception)}
-    known = [
-        name.encode()
-        for name, each in found.items()
-        if any(worker in (info.name, info.id) for info in each.workers)
-    ]
+    heard = {name: each.workers for name, each in seen.items() if not isinstance(each, Exception)}
+    names = {
+        name: {text for info in few for text in (info.name, info.id)} for name, few in heard.items()
+    }
+    known = [name.encode() for name, there in names.items() if worker in there]
     if not known:
-        there = sorted({info.name for each in found.values() for info in each.workers})
+        there = sorted({info.name for few in heard.values() for info in few})
         others = ", ".join(map(repr, there[:NAMES_SHOWN])) + ", ..." * (len(there) > NAMES_SHOWN)
         raise Failed(f"there is no worker {worker!r}" + (f"; there are {others}" if there else ""))
     by = this_user("dpq workers")
@@ -209,7 +206,5 @@ def _told(client: Any, seen: Mapping[str, Any], worker: str, quiet: bool) -> dic
 def worker_record(each: Working) -> dict[str, Any]:
     """Make a record of a worker, with its queues."""
     fields = each._asdict()
-    info: dict[str, Any] = fields.pop("info").model_dump(
-        exclude={"queue", "quiet_since", "quiet_by"}
-    )
-    return info | {"quiet_queues": fields.pop("quiet")} | fields
+    info: Any = fields.pop("info").model_dump(exclude={"queue", "quiet_since", "quiet_by"})
+    return {**info, "quiet_queues": fields.pop("quiet"), **fields}
