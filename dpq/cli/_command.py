@@ -40,17 +40,12 @@ from dpq.registry.all_queues import known_queues, missing_queue
 from dpq.types import Cost
 
 T = TypeVar("T")
-
 Command = Callable[..., None]
 
 DEFAULT_URL = "redis://localhost:6379/0"
 DEFAULT_QUEUE = "default"
-
-WITHIN_SECONDS = 1.0
-"""Seconds for the server to answer a completion: somebody waits at the terminal."""
-
-FOREVER = "inf"
-"""The value of `--wait` without a number."""
+WITHIN_SECONDS = 1.0  # for the server to answer a completion: somebody waits at the terminal
+FOREVER = "inf"  # the value of `--wait` without a number
 
 # Values of options
 
@@ -197,12 +192,8 @@ ForSeconds = Annotated[float | None, argument("[SECONDS]")]
 Number = Annotated[float, option("NUMBER", parser=reader(_number, "a number"))]
 N = Annotated[int, option("N")]
 Count = Annotated[int, option("COUNT", "-n", min=1)]
-Units = Annotated[
-    Any,
-    option(
-        "UNITS", parser=reader(_cost, "a cost as 3, as tokens=1800, or as 1,tokens=1800,usd=900")
-    ),
-]
+_units = reader(_cost, "a cost as 3, as tokens=1800, or as 1,tokens=1800,usd=900")
+Units = Annotated[Any, option("UNITS", parser=_units)]
 
 TaskId = Annotated[str, argument("ID", help="The task's id.")]
 AnyTaskId = Annotated[str | None, argument("[ID]", help="The task's id; or name its --key.")]
@@ -215,10 +206,8 @@ AnyUrl = Annotated[str, option("URL", help=_ALL_FORMS, envvar="DPQ_URL", **_WHER
 Url = Annotated[str, option("URL", envvar="DPQ_URL", callback=_inherit)]
 _WHERE |= {"envvar": "DPQ_QUEUE", "autocompletion": complete_queue}
 Queue = Annotated[str, option("NAME", help="The queue's name.", **_WHERE)]
-Queues = Annotated[
-    list[str] | None,
-    option("NAME", "--queue", envvar="DPQ_QUEUES", autocompletion=complete_queue),
-]
+_WHERE = {"envvar": "DPQ_QUEUES", "autocompletion": complete_queue}
+Queues = Annotated[list[str] | None, option("NAME", "--queue", **_WHERE)]
 
 EVERYWHERE = """
 Args:
@@ -230,6 +219,7 @@ Args:
     every_group: Each group without a limit of its own.
     member: Only this member of the group's pool.
     json: Print JSON, one object per line.
+    watch: Look again this often, until Ctrl-C; without a number, each second.
     host: The address to listen on; 0.0.0.0 for all.
     port: The port; 0 takes a free one.
     server_name: The label `server` of the metrics: by default host:port/db of the URL, or the path

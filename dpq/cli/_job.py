@@ -25,7 +25,6 @@ from dpq.cli._command import DEFAULT_QUEUE, DEFAULT_URL
 from dpq.cli._progress import metered, metered_async
 from dpq.cli._terminal import FAILED, Failed, LogStyle, talk
 from dpq.cli.daemon import HealthSource
-from dpq.explain.verdict import NAMES_SHOWN
 from dpq.limits.signals import Signal
 from dpq.link.connect import open_url
 from dpq.link.connect_async import open_url_async
@@ -192,7 +191,6 @@ def _run_one(job: Job, handlers: Any, task_id: str, force: bool) -> Exception | 
 
 
 async def _run_one_async(job: Job, handlers: Any, task_id: str, force: bool) -> Exception | None:
-    """Run the handler of a task in the event loop, as `_run_one` does."""
     error: Exception | None = None
     async with AsyncExitStack() as stack:
         queue = open_queues_async(job, handlers, stack)[0]
@@ -202,7 +200,7 @@ async def _run_one_async(job: Job, handlers: Any, task_id: str, force: bool) -> 
                     _refuse(task_id, await queue.why(task_id))
                 context = Context(queue, task, bool)
                 try:
-                    handler, args = _handler(handlers, context)
+                    handler, args = _handler(handlers, context, blocking=False)
                     result = handler.call(*args)
                     check_result(handler, await result if inspect.isawaitable(result) else result)
                 except Exception as raised:
@@ -217,10 +215,7 @@ async def _run_one_async(job: Job, handlers: Any, task_id: str, force: bool) -> 
     return error
 
 
-def _handler(
-    handlers: Any, context: Context[Any], *, blocking: bool = False
-) -> tuple[Handler, tuple[Any, ...]]:
-    """Find the handler of a task, and its arguments."""
+def _handler(handlers: Any, context: Context[Any], *, blocking: bool) -> tuple[Handler, Any]:
     handler = finder(handlers, blocking=blocking)(context.task)
     return handler, (context.task, context) if handler.takes_context else (context.task,)
 
@@ -230,6 +225,8 @@ def _refuse(task_id: str, why: str) -> NoReturn:
 
 
 # Handlers by their names
+
+NAMES_SHOWN = 10  # in an error: enough to see a typing error
 
 
 def load(target: str) -> Any:
@@ -243,13 +240,11 @@ def load(target: str) -> Any:
             found = getattr(found, name)
         except AttributeError:
             there = _list(_handlers_in(found)) or "no handler"
-            raise ConfigurationError(
-                f"{target!r}: {module_name!r} has no {name!r}; it has {there}"
-            ) from None
+            said = f"{target!r}: {module_name!r} has no {name!r}; it has {there}"
+            raise ConfigurationError(said) from None
     if isinstance(found, TaskFunction):
-        raise ConfigurationError(
-            f"{target!r} is a single task: name the Tasks object that it belongs to"
-        )
+        said = f"{target!r} is a single task: name the Tasks object that it belongs to"
+        raise ConfigurationError(said)
     return found
 
 
@@ -261,9 +256,8 @@ def _import(name: str) -> ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name and f"{name}.".startswith(f"{error.name}."):
-            raise ConfigurationError(
-                f"there is no module {error.name!r}; {_modules_beside(error.name)}"
-            ) from None
+            said = f"there is no module {error.name!r}; {_modules_beside(error.name)}"
+            raise ConfigurationError(said) from None
         fault: BaseException = error
     except (Exception, SystemExit) as error:  # the module of the user may raise any error
         fault = error

@@ -27,29 +27,14 @@ from dpq.worker.stop_signals import stop_signals
 
 log = logging.getLogger(__name__)
 
-POLL_SECONDS = 0.1
-"""Seconds after which the parent sees a signal, or the end of a child, at the latest."""
-
-FIRST_PAUSE_SECONDS = 0.5
+POLL_SECONDS = 0.1  # until the parent sees a signal, or the end of a child, at the latest
+FIRST_PAUSE_SECONDS = 0.5  # before a child that died is started again; it doubles each time
 LONGEST_PAUSE_SECONDS = 30.0
-"""Seconds before a child that died is started again: the pause doubles from the first to this."""
-
-HEALTHY_SECONDS = 60.0
-"""Seconds of a run after which the pause is the first one again."""
-
-MOST_STARTS = 4
-"""Starts of a child before the parent gives up, if no child at all has reached its first beat: the
-pauses between them are 3.5 s together, time for a server that is being restarted."""
-
-HEALTH_SECONDS = 1.0
-"""Seconds between two reports of the health of a process."""
-
-SILENT_SECONDS = 15.0
-"""Seconds without such a report after which a process counts as stuck, its start included."""
-
-MAX_REPORT_BYTES = 65_536
-"""Bytes of one read from a pipe; a report has about 1000 characters at most."""
-
+HEALTHY_SECONDS = 60.0  # of a run, after which the pause is the first one again
+MOST_STARTS = 4  # of a child without a beat: 3.5 s of pauses, while a server may be restarted
+HEALTH_SECONDS = 1.0  # between two reports of the health of a process
+SILENT_SECONDS = 15.0  # without such a report, also at its start: then a process counts as stuck
+MAX_REPORT_BYTES = 65_536  # of one read from a pipe; a report has about 1000 characters at most
 CLEAN = (0, -signal.SIGTERM)  # SIGTERM came before the child had a handler for it
 
 
@@ -221,21 +206,15 @@ class Parent:
 
 
 def children(words: Sequence[Sequence[str]], environment: Mapping[str, str]) -> list[Child]:
-    """Make a child for each list of arguments of `dpq`; `environment` is added to this process's.
-
-    With `-P` no file of the current directory, such as a redis.py, hides an installed module.
-    `_target.load` still finds the handlers there.
-    """
+    """Make a child for each list of arguments of `dpq`; `environment` is added to that of dpq."""
+    # With -P, no file of the current directory, such as a redis.py, hides an installed module
     dpq = [sys.executable, "-P", "-m", "dpq"]
     added = {**instrumentation(), **environment}
     return [Child([*dpq, *each], {**os.environ, **added}) for each in words]
 
 
 def instrumentation() -> dict[str, str]:
-    """Make the variables that trace children, if `opentelemetry-instrument` runs this process.
-
-    That program adds a folder to PYTHONPATH; the process takes it away again for its children.
-    """
+    """Make the variables that trace children, if `opentelemetry-instrument` runs this process."""
     tool = sys.modules.get("opentelemetry.instrumentation.auto_instrumentation")
     if tool is None or tool.__file__ is None:
         return {}

@@ -5,8 +5,8 @@ import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import Any, Self
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
+from typing import Any
 
 from redis.exceptions import RedisError
 from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
@@ -16,12 +16,10 @@ from dpq.cli import _terminal
 from dpq.cli._terminal import errors, talk
 from dpq.types import QueueStats
 
-BAR_SECONDS = 0.25
-LINE_SECONDS = 5.0
-"""Seconds between two looks: for a bar, and for lines."""
+BAR_SECONDS, LINE_SECONDS = 0.25, 5.0  # between two looks: for a bar, and for lines
 
 
-class Bar:
+class Bar(AbstractContextManager["Bar"]):
     """A bar behind a text for a `with`; or lines, where there can be no bar (`live` is False).
 
     `seconds` is the time between two looks. The first line waits for it, unless `at_once`.
@@ -40,10 +38,6 @@ class Bar:
             *columns, text, console=errors, transient=True, redirect_stdout=mixed
         )
         self._row = self._progress.add_task("", total=None)
-
-    def __enter__(self) -> Self:
-        """Return the bar."""
-        return self
 
     def __exit__(self, *_: object) -> None:
         """Remove the bar."""

@@ -34,12 +34,8 @@ from dpq.views.words import batch_counts
 from dpq.views.workers import say_quiet
 
 STATES = ("ready", "delayed", "invisible", "waiting", "dead")
-
-LONG_TEXT = 16
-"""Characters that a column of long texts has at least; then its texts wrap, or are cut."""
-
-RATE_CHARACTERS = 31
-"""Characters of a line of a rate: `25000000/day@Europe/Berlin` fits, and each name of a zone."""
+LONG_TEXT = 16  # characters that a column of long texts has at least; they wrap, or are cut
+RATE_CHARACTERS = 31  # of a line: `25000000/day@Europe/Berlin` fits, and each name of a zone
 
 
 class Column(NamedTuple):
@@ -169,7 +165,6 @@ QUEUES = (
 
 
 def _longest(worker: dict[str, Any]) -> str | None:
-    """Say how long the longest run takes, and its task."""
     seconds, task = worker["longest_seconds"], worker["longest_task"]
     if seconds is None or task in (None, "-"):
         return None if seconds is None else span(seconds)

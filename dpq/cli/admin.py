@@ -27,14 +27,8 @@ from dpq.verbs.workers import MOST_NAMED
 from dpq.views.event_text import event_text
 from dpq.views.words import this_user
 
-AT_ONCE = 1000
-"""Events in one call, which is the most that a call returns."""
-
-LOOK_SECONDS = 0.5
-"""Seconds between two looks of --follow: soon enough for a reader, and cheap for the server."""
-
-SHOWN = 5
-"""Ids of damaged tasks that are named."""
+AT_ONCE = 1000  # events in one call, which is the most that a call returns
+LOOK_SECONDS = 0.5  # between two looks of --follow: soon enough for a reader, cheap for the server
 
 
 @cmd.on_new_queue
@@ -104,11 +98,8 @@ def _line(event: Event) -> str:
 
 # Many tasks at once
 
-DESTROYS = ("cancel", "bury", "purge", "drop")
-"""Actions that need --yes."""
-
+DESTROYS = ("cancel", "bury", "purge", "drop")  # these need --yes
 MOST_LEASES = 10**9
-
 Action = Literal["cancel", "update", "run", "release", "bury", "replay", "purge", "drop"]
 
 
@@ -264,20 +255,16 @@ def export(q: DPQ[Any]) -> None:
     task that moves during the export is written as it was at some moment, a new one perhaps not.
     """
     first, line, queue = "", "{}", q.queue_name
-    damaged: list[str] = []
     for line in _Counted(q.admin.export(), "written"):
         sys.stdout.write(line)
         first = first or line
-        if line.startswith('{"damaged":') and len(damaged) < SHOWN:
-            damaged.append(ascii(from_json(line)["damaged"])[1:-1])
     sys.stdout.flush()
     end = from_json(line)
     talk(f"exported {end['tasks']} tasks and {end['limits']} limits of {queue!r}")
     if end["damaged"]:
         raise Failed(
             f"{end['damaged']} tasks or seen keys are damaged, and an import leaves them out: "
-            f"{', '.join(damaged)}{', ...' * (end['damaged'] > SHOWN)}; see `dpq doctor --queue "
-            f"{queue}`"
+            f"`dpq doctor --queue {queue}` names them"
         )
     if end["changed"] and from_json(first)["paused_until"]:
         changes = ", ".join(f"{total} {count:+}" for total, count in end["changed"].items())
@@ -307,11 +294,10 @@ def import_(
         keep: Leave out tasks whose id or key another task has.
         again: Also add tasks that were imported before, if they are no longer stored.
     """
-    queue = q.queue_name
     with open_lines(file, "give an export on stdin (< FILE), or --file PATH") as stream:
         report = q.admin.import_(_Counted(stream, "read"), follow=follow, keep=keep, again=again)
     paused = not report.before and q.why().state == "paused"
-    talk(f"imported {report.added} tasks and {report.limits} limits into {queue!r}")
+    talk(f"imported {report.added} tasks and {report.limits} limits into {q.queue_name!r}")
     for count, why in (
         (report.stored, "were left as they are: the queue has them"),
         (report.before, "were imported before; --again adds those that are not stored any more"),
@@ -320,4 +306,4 @@ def import_(
         if count:
             talk(f"{count} tasks {why}")
     if paused:
-        talk(f"the queue is paused, as the exported one was: dpq admin resume --queue {queue}")
+        talk(f"it is paused, as the exported queue was: dpq admin resume --queue {q.queue_name}")

@@ -28,17 +28,15 @@ from dpq.model.log_fields import fields
 from dpq.model.masking import server_name as server_name_of
 from dpq.model.reports import Health
 from dpq.scheduler import Scheduler, run_daemon
+from dpq.views.sampler import Known, Named
 
 logger = logging.getLogger(__name__)
 
-ASK_SECONDS = 10.0
-"""Seconds without a byte after which a connection ends: as long as Prometheus waits."""
-
+ASK_SECONDS = 10.0  # without a byte, until a connection ends: as long as Prometheus waits
 LOCAL = "127.0.0.1"
 LOOPBACK = (LOCAL, "localhost", "::1")
 TOKEN_VARIABLE = "DPQ_WEB_TOKEN"  # noqa: S105 - its name
 NOT_BEGUN = Health(live=True, ready=False, reasons=("it has not begun",))
-
 Address = Annotated[str, cmd.option("ADDRESS")]
 PortNumber = Annotated[int, cmd.option("PORT", min=0, max=65535)]
 
@@ -91,10 +89,13 @@ class Port(ThreadingMixIn, WSGIServer):
 
 
 class HealthSource:
-    """Asks for the health of the worker or scheduler by `ask`, once it runs."""
+    """Asks for the health of the worker or scheduler by `ask`, once it runs; listens on a port."""
 
-    def __init__(self) -> None:
+    def __init__(self, port: int | None = None, host: str = LOCAL) -> None:
         self.ask: Callable[[], Health] = lambda: NOT_BEGUN
+        if port is not None:
+            url = Port(host, port, self, "health").url
+            logger.info("health: %s/live and /ready", url, extra=fields("health_begins"))
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
         """Answer a request: a WSGI application."""
@@ -107,15 +108,6 @@ class HealthSource:
             status, said = "404 Not Found", {"error": "there are /live and /ready"}
         start_response(status, [("Content-Type", "application/json")])
         return [json.dumps(said).encode() + b"\n"]
-
-
-def health_source(number: int | None, host: str) -> HealthSource:
-    """Make a source; listen, if there is a port."""
-    source = HealthSource()
-    if number is not None:
-        url = Port(host, number, source, "health").url
-        logger.info("health: %s/live and /ready", url, extra=fields("health_begins"))
-    return source
 
 
 @cmd.command
@@ -145,8 +137,6 @@ def serve_metrics(
     opened: Opened, names: Sequence[str] | None, host: str, port: int, server: str | None
 ) -> Port:
     """Answer scrapes about some queues, or all that are known, from threads of their own."""
-    from dpq.views.sampler import Known, Named
-
     try:
         from prometheus_client import make_wsgi_app
 
@@ -182,7 +172,7 @@ def scheduler(
     """
     log_more()
     names = cmd.named_queues(ctx, queue, also=False) or None
-    source = health_source(health_port, health_host)
+    source = HealthSource(health_port, health_host)
 
     def watch(daemon: Scheduler) -> None:
         source.ask = daemon.health
@@ -231,7 +221,6 @@ def web(
     try:
         import uvicorn
 
-        from dpq.views.sampler import Known, Named
         from dpq.web.access import LOOPBACK as NAMES
         from dpq.web.access import Access
         from dpq.web.routes import app

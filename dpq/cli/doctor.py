@@ -8,7 +8,7 @@ import time
 import warnings
 from collections.abc import Sequence
 from contextlib import closing
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from redis.exceptions import ResponseError
@@ -33,11 +33,7 @@ from dpq.verbs.base import PAGE
 from dpq.verbs.batches import CHECK_PAGE
 from dpq.verbs.browse import LOOK_MOST, Browser
 
-T = TypeVar("T")
-
-
-WITHIN_SECONDS = 5.0
-"""Seconds for all checks, unless --timeout names others: less than a probe usually waits."""
+WITHIN_SECONDS = 5.0  # for the checks of --quick by default: less than a probe usually waits
 
 
 @cmd.command
@@ -143,15 +139,14 @@ def _dead_schedules(q: DPQ[Any]) -> list[Problem]:
     ]
 
 
-def _watched(steps: Steps[T], bar: Bar) -> Steps[T]:
+def _watched(steps: Steps[Any], bar: Bar) -> Steps[Any]:
     """Show how much a check has looked at."""
     answer, entries = None, 0
     while True:
         try:
             answer = yield steps.send(answer)
         except StopIteration as end:
-            found: T = end.value
-            return found
+            return end.value
         entries += CHECK_PAGE
         bar.show(f"checked {entries} entries")
 

@@ -95,7 +95,6 @@ def get(
 
 
 def _follow(q: DPQ[Any], task_id: str) -> None:
-    """Show the state and the progress of a task until it has ended."""
     said = ""
     with Bar(BarColumn(), at_once=True) as bar:
 
@@ -111,7 +110,6 @@ def _follow(q: DPQ[Any], task_id: str) -> None:
 
 
 def _state(task: Task[Any]) -> str:
-    """Write the state, with the attempt of a running task, or the seconds until it is due."""
     if task.state is TaskState.INVISIBLE:
         return f"running (attempt {attempt_of(task.attempt, task.max_attempts)})"
     if task.state is TaskState.DELAYED and task.visible_until:
@@ -161,14 +159,7 @@ def verdict_data(verdict: Verdict) -> dict[str, Any]:
     return {"sentence": str(verdict), **verdict.model_dump(mode="json")}
 
 
-Watch = Annotated[
-    float,
-    cmd.option(
-        "[SECONDS]",
-        min=0.1,
-        help="Look again this often, until Ctrl-C; without a number, each second.",
-    ),
-]
+Watch = Annotated[float, cmd.option("[SECONDS]", min=0.1)]
 
 
 @cmd.on_queue
@@ -230,7 +221,6 @@ def _drains(q: DPQ[Any], seconds: float | None) -> Iterator[Drain]:
 
 
 def _batches(q: DPQ[Any], name: str, seconds: float | None) -> Iterator[BatchState]:
-    """Look at a batch once; or again and again until it is finished."""
     yield (state := q.batch(name))
     while seconds is not None and not state.finished:
         time.sleep(seconds)

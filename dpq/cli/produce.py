@@ -26,7 +26,6 @@ from dpq.views.words import batch_counts
 
 
 def _moment(text: object) -> datetime:
-    """Read a moment with a time zone."""
     with suppress(ValueError):
         moment = datetime.fromisoformat(text) if isinstance(text, str) else None
         if moment and moment.utcoffset() is not None:

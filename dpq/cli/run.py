@@ -149,9 +149,6 @@ def _pair(text: str, flag: str, what: str) -> tuple[str, str]:
     return name, value
 
 
-# The progress
-
-
 class RunMeter(Progress):
     """Shows how many requests of a batch are finished, on all machines together."""
 
@@ -242,7 +239,5 @@ def tell_outcome(outcome: BatchOutcome, save: Path, *, as_json: bool) -> None:
 
 def _refusals(refused: Mapping[str, int]) -> str:
     """Write the number of requests for each refusing status, as in `429s 0, 503s 8`."""
-    return ", ".join(
-        f"{said}s {count}" if said.isdecimal() else f"{said} {count}"
-        for said, count in sorted(refused.items())
-    )
+    texts = (f"{said}{'s' * said.isdecimal()} {count}" for said, count in sorted(refused.items()))
+    return ", ".join(texts)

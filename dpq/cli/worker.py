@@ -12,7 +12,7 @@ from dpq.cli._job import Job, run_task, work
 from dpq.cli._processes import Parent, children, end_with, report_through
 from dpq.cli._render import LEASES, WORKERS, report
 from dpq.cli._terminal import Failed, Log, emit, log_more, talk
-from dpq.cli.daemon import LOCAL, Address, PortNumber, health_source
+from dpq.cli.daemon import LOCAL, Address, HealthSource, PortNumber
 from dpq.explain.operations import Operations
 from dpq.explain.verdict import NAMES_SHOWN
 from dpq.link.connect import open_url
@@ -25,9 +25,8 @@ from dpq.worker.base import DEFAULT_GRACE, MAX_CONCURRENCY, MAX_PREFETCH
 from dpq.worker.queue_order import QueueOrder
 
 MAX_PROCESSES = 256
-
+# Options that are arguments of the worker
 SETTINGS = ["concurrency", "prefetch", "order", "visibility", "time_limit", "keep_result", "grace"]
-"""Options that are arguments of the worker."""
 
 
 @cmd.command
@@ -85,7 +84,7 @@ def worker(
     log_more()
     settings = {name: ctx.params[name] for name in SETTINGS}
     names = cmd.named_queues(ctx, queue)
-    source = health_source(health_port, health_host)
+    source = HealthSource(health_port, health_host)
     on_beat = None if report_to is None else report_through(report_to, source)
     where = url if cmd.named(ctx, "url") else None
     job = Job(target, where, names, settings, drain, quiet, on_beat, log, source)
