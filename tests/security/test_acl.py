@@ -14,6 +14,7 @@ from hypothesis import settings
 from redis import Redis
 from redis.exceptions import NoPermissionError, ResponseError
 from roles import CALLS, LINES, LOADS, MORE, PAGE, ROLES, Stage, furnish, furnished, words_of
+from support import find_all_binaries
 from typer.testing import CliRunner
 
 from dpq import DPQ, Push, TaskState
@@ -22,7 +23,7 @@ from dpq.link import blocks
 from dpq.link.asking import load_scripts
 from dpq.model.errors import NotConfirmedError
 from dpq.script.keys import REGISTRY, REGISTRY_TICK, key_of
-from dpq.server import Server, find_all_binaries
+from dpq.server import Server
 
 NAMES = list(LINES)
 ROWS = [row.strip("|").split("|") for row in re.findall(r"^\| `.*\|$", PAGE, re.MULTILINE)]

@@ -256,8 +256,8 @@ def test_a_waiter_leaves_a_silent_server(monkeypatch: pytest.MonkeyPatch) -> Non
             assert waiter._blocks[0].until is None
             node.go_on()
             node.ask("ZADD", "m", 0, "w")
-            assert waiter.wait(PATIENCE_S) == (0, 0)
+            assert waiter.wait(PATIENCE_S) == (0, 0, False)
             waiter.close()
-        assert asyncio.run(wait()) == [None] * 7 + [(0, 0)]
+        assert asyncio.run(wait()) == [None] * 7 + [(0, 0, False)]
     finally:
         node.kill()
