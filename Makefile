@@ -50,6 +50,7 @@ test-all: $(VENV)/.test ## every test on every server found, with long searches 
 	$(BIN)/python tests/all_servers.py $(or $(ARGS),-n 3 --dist worksteal)
 
 pictures: $(VENV)/.test ## take the dashboard's pictures in docs/ anew, from a crawl (with Chromium)
+	$(INSTALL) pillow
 	$(BIN)/python tools/dashboard_pictures.py
 
 docs: $(VENV)/.docs ## build the site of docs/ into site/

@@ -72,8 +72,7 @@ class Transport(TransportBase, httpx.BaseTransport):
                 through the proxies of the environment. It must not retry: retries take no unit.
                 A client with `proxy` or `mounts` of its own sends past this transport, without a
                 limit and without a word: use `limited` for such a client.
-            options: Those of all transports: `cost`, `timeout`, `priority`, `member`, `prepare`,
-                `spent`, `when_away`. `TransportOptions` describes them.
+            options: `cost`, `timeout` and others, as `TransportOptions` describes them.
 
         Raises:
             ConfigurationError: An argument is out of its bounds.

@@ -34,7 +34,7 @@ from dpq.model.reports import QueueStats
 from dpq.model.validation import error_line
 from dpq.queue.inside import session_of
 from dpq.queue.looking import looking_client
-from dpq.views.sampler import OPEN_QUEUES, Directory, Kept, Snapshot, Watch
+from dpq.views.sampler import OPEN_QUEUES, Directory, Snapshot, Watch, one_each
 from dpq.views.shared import Shared
 
 log = logging.getLogger(__name__)
@@ -209,7 +209,7 @@ class Exporter:
     ) -> None:
         self._directory, self._clock, self._name = directory, clock, label(server)
         self._read_snapshot = snapshot or (lambda name, watch: watch.read())
-        self._meters = Kept(directory, self._meter)
+        self._meter_of = one_each(directory, self._meter)
         self._shared = Shared(clock)
         self._unread: set[str] = set()
         self._names: Sequence[str] = ("",)  # the queues of the last scrape
@@ -248,7 +248,7 @@ class Exporter:
             if self._clock() - began >= READ_SECONDS:
                 break
             read += 1
-            meter = self._meters.get(name)
+            meter = self._meter_of(name)
             if meter is None:
                 continue
             tell = partial(scrape.of_queue, name)

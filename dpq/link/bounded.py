@@ -4,7 +4,6 @@ bounded_async.py has the same names for asyncio.
 """
 
 import threading
-from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -24,17 +23,7 @@ def with_retries(settings: dict[str, Any]) -> dict[str, Any]:
 
 def cluster_client(parsed: ParsedUrl, kind: type[AbstractConnection]) -> Any:
     """Make a client of a cluster, which connects at its first use."""
-    return LateCluster(lambda: _cluster_settings(parsed, kind))
-
-
-def _cluster_settings(parsed: ParsedUrl, kind: type[AbstractConnection]) -> dict[str, Any]:
-    """Make the arguments of redis-py's `RedisCluster`, with a URL: else it ignores the class."""
-    others = [
-        ClusterNode(host.name, host.port)  # type: ignore[no-untyped-call]  # redis-py's
-        for host in parsed.hosts[1:]
-    ]
-    first = {"url": f"redis://{parsed.hosts[0].netloc}", "startup_nodes": others}
-    return {**parsed.settings, **first, "connection_class": kind}
+    return LateCluster(parsed, kind)
 
 
 class LateCluster(RedisCluster):
@@ -45,8 +34,8 @@ class LateCluster(RedisCluster):
 
     connection_pool = None  # a class attribute, so that reading it does not connect
 
-    def __init__(self, settings: Callable[[], dict[str, Any]]) -> None:
-        self._settings = settings
+    def __init__(self, parsed: ParsedUrl, kind: type[AbstractConnection]) -> None:
+        self._parsed, self._kind = parsed, kind
         self._joining = threading.RLock()
         self._joined = self._under_way = False
 
@@ -57,11 +46,17 @@ class LateCluster(RedisCluster):
                 self._under_way = True
                 try:
                     with reachable():
-                        super().__init__(**self._settings())
+                        self._join()
                     self._joined = True
                 finally:
                     self._under_way = False
         return super().__getattribute__(name)
+
+    def _join(self) -> None:  # with a URL: without one redis-py ignores the class of connections
+        first, *others = self._parsed.hosts
+        nodes = [ClusterNode(host.name, host.port) for host in others]  # type: ignore[no-untyped-call]
+        settings = {**self._parsed.settings, "connection_class": self._kind}
+        super().__init__(url=f"redis://{first.netloc}", startup_nodes=nodes, **settings)
 
     def close(self) -> None:
         """Close the connections."""

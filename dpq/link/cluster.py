@@ -76,10 +76,7 @@ class Node:
         settings = self.settings
         changes |= {"protocol": 2, "decode_responses": False, **internals.no_notices(settings)}
         kind = internals.pool_of(self.client).connection_class
-        try:
-            return kind(**{**settings, **self.changes, **changes})
-        except OSError as error:  # no file descriptor is left: an outage, which loops wait out
-            raise RedisConnectionError(str(error)) from error
+        return kind(**{**settings, **self.changes, **changes})
 
 
 def refused(error: object) -> bool:
@@ -146,6 +143,10 @@ def reachable() -> Iterator[None]:
         raise NotWrittenError(str(error)) from error
 
 
+_OF_A_NODE = {"redis_connect_func": None}
+"""What differs from a cluster's settings of connections: redis-py's own function sends READONLY."""
+
+
 @cache
 def _slot(key: str) -> int:
     return int(key_slot(key.encode()))
@@ -182,7 +183,7 @@ class Nodes:
             return self.only
         holder = self._holder(key)
         if holder and holder.name not in self._known:
-            self._known[holder.name] = Node(holder.name, self._client_of(holder), self._changes())
+            self._known[holder.name] = Node(holder.name, self._client_of(holder), _OF_A_NODE)
         return self._known[holder.name] if holder else None
 
     def _holder(self, key: str) -> Any:
@@ -191,16 +192,6 @@ class Nodes:
 
     def _client_of(self, holder: Any) -> Any:
         return self.client.get_redis_connection(holder)
-
-    def _changes(self) -> dict[str, Any]:
-        """Take over the user's function for new connections, without redis-py's own READONLY."""
-        on_connect = internals.on_connect_of(self.client)
-
-        def connected(connection: Any) -> None:
-            connection.on_connect()
-            on_connect(connection)
-
-        return {"redis_connect_func": connected if on_connect else None}
 
     @property
     def label(self) -> str:
@@ -281,9 +272,6 @@ class AsyncNodes(Nodes):
 
     def _client_of(self, holder: Any) -> Any:
         return holder
-
-    def _changes(self) -> dict[str, Any]:
-        return {"redis_connect_func": None}
 
     async def learn_async(self) -> None:
         """Async `learn`."""

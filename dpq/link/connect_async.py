@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from redis.asyncio import Redis
 from redis.asyncio.connection import ConnectionPool
-from redis.asyncio.sentinel import MasterNotFoundError, Sentinel, SentinelConnectionPool
+from redis.asyncio.sentinel import Sentinel, SentinelConnectionPool
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
@@ -99,24 +99,8 @@ class _Asked(Redis):
             raise _SentinelError(str(error)) from error
 
 
-class _Sentinel(Sentinel):
-    """redis-py's `Sentinel`, with DPQ's text if no master is found."""
-
-    async def discover_master(self, service_name: str) -> Any:
-        parent: Any = super()
-        try:
-            return await parent.discover_master(service_name)
-        except MasterNotFoundError as error:
-            found = str(error).removeprefix(f"No master found for {service_name!r}")
-            reasons = found.removeprefix(" : ")
-            raise MasterNotFoundError(
-                f"no Sentinel names a master {service_name!r} that is up"
-                f"{reasons and f' ({reasons})'}"
-            ) from None
-
-
 def _master_pool(parsed: ParsedUrl, kind: type[Any]) -> ConnectionPool:
-    sentinel = _Sentinel([])  # type: ignore[no-untyped-call]  # redis-py's
+    sentinel = Sentinel([])  # type: ignore[no-untyped-call]  # redis-py's
     sentinel.sentinels = [
         _Asked.from_pool(ConnectionPool(connection_class=kind, **settings))
         for settings in parsed.sentinel_settings()

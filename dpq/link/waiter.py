@@ -50,7 +50,7 @@ class Waiter:
             while (left := until - time.monotonic()) > 0:
                 for block in self._blocks:
                     self._asked = block
-                    block.begin(blocks.block_seconds(self._nodes, left))
+                    block.begin(self._block_seconds(left))
                 at_most = blocks.patience(self._nodes, self._blocks, left)
                 if answered := first_answered(self._blocks, at_most, stop):
                     self._asked = answered
@@ -62,6 +62,10 @@ class Waiter:
             self._asked.lost()
             pause(max(0.0, min(blocks.PAUSE_AFTER_FAULT, until - time.monotonic())))
         return None
+
+    def _block_seconds(self, left: float) -> float:
+        """Return the seconds of a block; a worker and a daemon have longer ones."""
+        return blocks.block_seconds(self._nodes, left)
 
     def withdraw(self, owned: Iterable[Marker] = ()) -> None:
         """Stop waiting; put markers that came too late back for another waiter."""

@@ -49,7 +49,7 @@ class AsyncWaiter:
             while (left := until - time.monotonic()) > 0:
                 for block in self._blocks:
                     self._asked = block
-                    await block.begin(blocks.block_seconds(self._nodes, left))
+                    await block.begin(self._block_seconds(left))
                 at_most = blocks.patience(self._nodes, self._blocks, left)
                 if answered := await first_answered(self._blocks, at_most, stop):
                     self._asked = answered
@@ -61,6 +61,10 @@ class AsyncWaiter:
             await self._asked.lost()
             await pause(max(0.0, min(blocks.PAUSE_AFTER_FAULT, until - time.monotonic())))
         return None
+
+    def _block_seconds(self, left: float) -> float:
+        """Return the seconds of a block; a worker and a daemon have longer ones."""
+        return blocks.block_seconds(self._nodes, left)
 
     async def withdraw(self, owned: Iterable[Marker] = ()) -> None:
         """Stop waiting; put markers that came too late back for another waiter."""

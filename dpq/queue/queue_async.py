@@ -90,6 +90,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
     may send the call again. Every script is safe to send again; each method says what a second
     call does. A call that is cancelled may have run all the same. An argument that is out of its
     bounds, or a queue of another storage format, is a `ConfigurationError`, and changes nothing.
+    A `task` is what a pop has returned.
 
     Where calls are awaited, neither the constructor nor `from_url` sends anything: a named setting
     (`order`, ...) is written, or refused, at the first call. And `size()` stands there for `len`.
@@ -429,22 +430,14 @@ class AsyncDPQ(AsyncQueueLife[P]):
             if failed:  # without the traceback, since the caller gets the error itself
                 log_failed(None, self.queue_name, task, error, traceback=False)
             try:
-                reply = await self._finish(self._end_delivery, task, error)
+                reply = await self._finish(self._end, self._operations.finish, task, error)
                 if failed:
                     self._end_log.ended(self.queue_name, task, error, reply)
-            except LeaseLostError:
-                log.warning(
-                    "%s: lease of task %s lost before its work was done",
-                    *(self.queue_name, task.id),
-                    extra=fields("lease_lost", queue=self.queue_name, task_id=task.id),
-                )
+            except LeaseLostError as lost:
+                self._end_log.lost(self.queue_name, task, lost.action)
             except NotConfirmedError as unconfirmed:  # the error of the body is more useful
                 about = fields("not_confirmed", queue=self.queue_name, task_id=task.id)
                 log.warning("%s: %s", self.queue_name, unconfirmed, extra=about)
-
-    async def _end_delivery(self, task: Task[P], error: BaseException) -> Any:
-        await self._leases.end(task)
-        return await self._session.run(self._operations.finish, task, error)
 
     def leases(
         self, visibility: float | None = None, *, until_empty: bool = False
@@ -504,7 +497,6 @@ class AsyncDPQ(AsyncQueueLife[P]):
         A recurring task comes back at its next time, as a new task with the same id.
 
         Args:
-            task: What pop returned.
             cost: The units that the task has spent, as in `spent`; None for the reserved units.
             result: What the task has returned, for `result` and `results`: JSON of at most 1 MiB.
                 None is kept, too. Without it, nothing is kept.
@@ -532,7 +524,6 @@ class AsyncDPQ(AsyncQueueLife[P]):
         """Finish tasks, up to 250 in a round trip.
 
         Args:
-            tasks: What pop returned.
             costs: For each task the `cost` of `ack`; or None for all.
             results: For each task the `result` of `ack`, or `NO_RESULT`; or None for all. If one of
                 them cannot be kept, nothing changes.
@@ -577,7 +568,6 @@ class AsyncDPQ(AsyncQueueLife[P]):
         each unit counts. `ack`, `fail`, `bury`, `release` and `rate_limited` can report it as well.
 
         Args:
-            task: What pop returned.
             cost: A number of requests, or units by name (`""` is requests): 0 to 10^9 of each.
             units: Units by name.
 
@@ -612,7 +602,6 @@ class AsyncDPQ(AsyncQueueLife[P]):
         """Give a task back, uncounted; it keeps its position among equal priorities.
 
         Args:
-            task: What pop returned.
             delay: Seconds, or a timedelta, until the task is ready: 0 to 10 years.
             priority: A new priority, or None to keep it.
             cost: The units that the delivery has spent, as in `spent`.
@@ -636,7 +625,6 @@ class AsyncDPQ(AsyncQueueLife[P]):
         A recurring task does not die: it waits for its next time, and has all its attempts again.
 
         Args:
-            task: What pop returned.
             error: The text to keep as `last_error`, up to 1000 characters; or an exception: then
                 `get` shows its last frames as well.
             delay: Seconds, or a timedelta, until the next attempt; None takes the queue's backoff.
@@ -717,7 +705,6 @@ class AsyncDPQ(AsyncQueueLife[P]):
         In a worker, `Context.progress` costs no round trip.
 
         Args:
-            task: What pop returned.
             done: The units of work that are done, from 0.
             total: All units of work; None if that is not known.
             text: What the work does now; up to 200 bytes of it are kept.
@@ -751,8 +738,6 @@ class AsyncDPQ(AsyncQueueLife[P]):
         """Look at the first `n` tasks of one state, best or soonest first.
 
         Args:
-            n: The most tasks to return.
-            state: The state whose tasks to return.
             after: The id of the last task of the page before: the call goes on behind it. All tasks
                 before it are read again, 100 in a round trip.
 
@@ -798,14 +783,12 @@ class AsyncDPQ(AsyncQueueLife[P]):
     ) -> None:
         """Remove a live task. If it is running, its handler is told, and its holder finds it gone.
 
-        A worker hears of it within a third of the visibility, and after 10 s at most: the context
-        of its handler says `cancelled`, and a coroutine is cancelled. The holder's next call raises
-        `LeaseLostError`, whose `cancelled` is True; an ack returns False. A recurring task does not
-        come back.
+        Name the task by its id or its key. A worker hears of it within a third of the visibility,
+        and after 10 s at most: the context of its handler says `cancelled`, and a coroutine is
+        cancelled. The holder's next call raises `LeaseLostError`, whose `cancelled` is True; an ack
+        returns False. A recurring task does not come back.
 
         Args:
-            task_id: The id.
-            key: The key, instead of the id.
             running: False leaves a running task alone, and raises.
 
         Raises:
@@ -961,7 +944,6 @@ class AsyncDPQ(AsyncQueueLife[P]):
         (docs/rate_limits.md).
 
         Args:
-            task: What pop returned.
             retry_after: Seconds from now, from 0 to 10 years.
             scope: What closes: `"member"`, `"group"`, `"queue"`, or `"task"` for this task alone.
                 For a task without a member, `"member"` is `"group"`; without a group that is
@@ -1017,7 +999,6 @@ class AsyncDPQ(AsyncQueueLife[P]):
         stay granted. What a host has said is left (`observe`) is forgotten when a group is opened.
 
         Args:
-            group: The group.
             seconds: Seconds from now; 0 opens; None closes until it is opened.
             member: A member of the group's pool, to close or open that one alone: with None as
                 `seconds`, for a key that was revoked (401, 402).

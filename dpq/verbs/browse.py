@@ -101,18 +101,24 @@ class Browser(LimitOperations):
         tasks: list[Task[Any]] = []
         state = chosen.of_state
         passed, looked, left, size = 0, 0, 1, PAGE_BYTES
+        age = chosen.older_than
+        asked = [
+            *(chosen.group, "" if chosen.least is None else chosen.least, chosen.text),
+            *(chosen.reason, "-" if chosen.fault is None else chosen.fault),
+            *(int(chosen.recurring), int(not chosen.payloads)),
+            *("" if chosen.most is None else chosen.most, chosen.key_prefix),
+            "" if age is None else milliseconds("older_than", age),
+        ]
         while left and looked < look and size > 0 and (not most or passed < most):
             score, member = position or ("", b"")
-            args: list[str | bytes | int | float] = [state.value, score, member]
-            args.append(most and most - passed)
-            args += [min(LOOK, look - looked), size, chosen.group]
-            args += ["" if chosen.least is None else chosen.least, chosen.text, chosen.reason]
-            args += ["-" if chosen.fault is None else chosen.fault, int(chosen.recurring)]
-            args.append(int(not chosen.payloads))
-            args += ["" if chosen.most is None else chosen.most, chosen.key_prefix]
-            age = chosen.older_than
-            args.append("" if age is None else milliseconds("older_than", age))
-            args += [self._now(), int(newest)]
+            args: list[Any] = [
+                state.value,
+                score,
+                member,
+                most and most - passed,
+                min(LOOK, look - looked),
+            ]
+            args += [size, *asked, self._now(), int(newest)]
             reply = yield self._command("search", args, list)
             passed, looked, left = passed + reply[0], looked + reply[1], reply[2]
             if not reply[1]:

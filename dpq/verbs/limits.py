@@ -111,28 +111,24 @@ class LimitOperations(CommandMaker):
         held.member = member.decode() or held.member
         return bool(member)
 
-    def end_permit(self, caller: Caller, member: str, told: str) -> Steps[None]:
+    def end_permit(
+        self, caller: Caller, member: str, told: str, gives_up: str = ""
+    ) -> Steps[bytes]:
         """End the lease of a permit, and report what it has spent."""
-        args = [self._now(), caller.scope, member, 0, told, caller.cost, caller.moment, ""]
-        yield self._command("permit", args, same)
+        args = [self._now(), caller.scope, member, 0, told, caller.cost, caller.moment, gives_up]
+        return self._ask("permit", args, same)
 
-    def give_up(self, caller: Caller) -> Steps[None]:
+    def give_up(self, caller: Caller) -> Steps[bytes]:
         """End what a caller holds that goes no further: its booking, and its lease or place."""
-        held = caller.held or caller.place
-        args = [self._now(), caller.scope, held, 0, "", caller.cost, caller.moment, "1"]
-        yield self._command("permit", args, same)
+        return self.end_permit(caller, caller.held or caller.place, "", "1")
 
-    def met_limit(
-        self, caller: Caller, limited: RateLimited, member: str, told: str
-    ) -> Steps[None]:
+    def met_limit(self, caller: Caller, limited: RateLimited, member: str, told: str) -> Steps[Any]:
         """Close a member, a group, or the queue, after an answer that was a limit."""
         require_scope(limited.scope)
         ms = milliseconds("retry_after", limited.retry_after) * (-1 if limited.guessed else 1)
         args = [self._now(), caller.scope, limited.scope, ms, caller.moment, member, told]
-        args.append(caller.cost)
-        if status := status_text(limited.status):
-            args.append(status)
-        yield self._command("met_limit", args, same)
+        status = status_text(limited.status)
+        return self._ask("met_limit", [*args, caller.cost, *([status] if status else [])], same)
 
     # Looking
 

@@ -301,7 +301,7 @@ class QueueOperations(
                 return True
             short.refuse()
         while True:
-            args = [self._now(), leased(task).id, _claim(task, later, told)]
+            args = [self._now(), leased(task).id, _token(task, later, told)]
             if result:
                 args.append(f"{result}\n")
             done = yield self._command("ack", args, partial(replies.read_ack, task.id))
@@ -339,7 +339,7 @@ class QueueOperations(
                 args: list[Any] = [self._now()]
                 for i in todo:
                     task = leased(batch[i])
-                    args += (task.id, _claim(task, codes[i], some[i][1]))
+                    args += (task.id, _token(task, codes[i], some[i][1]))
                 read = partial(replies.read_codes, args[1::2])
                 if any(some[i][2] for i in todo):
                     args.append("".join(f"{some[i][2]}\n" for i in todo))
@@ -563,20 +563,14 @@ def _is_plain(task: Task[Any]) -> bool:
     return task.deliveries == 1 and task.key is None and task.cron is None and task.every is None
 
 
-def _token(task: Task[Any], later: Later | None = None) -> int | str:
-    """Make the token for ack and fail; for a cron task it also names the next times."""
+def _token(task: Task[Any], later: Later | None, told: str = "") -> int | str:
+    """Make the token for ack and fail, with a cron task's next times, and what it has spent."""
+    token: int | str = task.token
     if later:
-        # Four times, for a cron line of seconds on a slow network.
-        return claim(task.token, later, 4)
-    if task.cron is None or task.scheduled_at is None:
-        return task.token
-    due_ms = round(task.scheduled_at.timestamp() * 1000)
-    return claim(task.token, Later(due_ms, task.cron), 1)
-
-
-def _claim(task: Task[Any], later: Later | None, told: str) -> int | str:
-    """Make the token for ack, with what the task has spent."""
-    token = task.token if task.cron is None and later is None else _token(task, later)
+        token = claim(task.token, later, 4)  # for a cron line of seconds on a slow network
+    elif task.cron is not None and task.scheduled_at is not None:
+        due_ms = round(task.scheduled_at.timestamp() * 1000)
+        token = claim(task.token, Later(due_ms, task.cron), 1)
     return f"{token}{SPENT}{told}" if told else token
 
 

@@ -96,11 +96,8 @@ def read_outcome(id_: str, reply: list[bytes]) -> Outcome:
 
 def read_progress(stored: str) -> tuple[int, Progress | None]:
     """Read a stored progress, and the token of its delivery; leave out what others wrote."""
-    token, _, rest = stored.partition(" ")
-    at, _, rest = rest.partition(" ")
-    done, _, rest = rest.partition(" ")
-    total, _, text = rest.partition(" ")
     try:
+        token, at, done, total, text = stored.split(" ", 4)
         whole = None if total == "-" else float(total)
         return int(token), Progress(done=float(done), total=whole, text=text, at=moment_of(int(at)))
     except ValueError:

@@ -25,16 +25,17 @@ RELEASED_AT_ONCE = 100
 TOLD_AT_ONCE = 1000
 """Workers of one name that are told in one round trip: about 3 ms of server time."""
 
-_COUNT = r"(\d{1,15})"  # Python may refuse to make an int of more digits
+_COUNT = r"\d{1,15}"  # Python may refuse to make an int of more digits
 
 _STORED = re.compile(
-    rf"{_COUNT} (-?\d{{1,15}}) {_COUNT} {_COUNT} {_COUNT} (\S+)\t([^\t]*)\t(.*)",
+    rf"(?P<seen>{_COUNT}) (?P<since>-?{_COUNT}) (?P<running>{_COUNT}) (?P<concurrency>{_COUNT}) "
+    rf"(?P<pid>{_COUNT}) (?P<version>\S+)\t(?P<host>[^\t]*)\t(?P<name>.*)",
     re.DOTALL | re.ASCII,
 )
 
-_QUIET = re.compile(rf"{_COUNT}\t{_COUNT}\t(.*)", re.DOTALL | re.ASCII)
+_QUIET = re.compile(rf"{_COUNT}\t({_COUNT})\t(.*)", re.DOTALL | re.ASCII)
 
-_DOING = re.compile(rf"{_COUNT} {_COUNT} (-?\d{{1,15}}) (\S+)(?:\t([\d :]*))?", re.ASCII)
+_DOING = re.compile(rf"{_COUNT} ({_COUNT}) (-?{_COUNT}) (\S+)(?:\t([\d :]*))?", re.ASCII)
 
 
 class Doing(NamedTuple):
@@ -171,27 +172,23 @@ def _read(queue_name: str, stored: dict[str, str], now_ms: int) -> _Told:
     holders: dict[str, str] = {}
     for worker, text in stored.items():
         if told := _STORED.fullmatch(text):  # a text of another form was written by another program
-            seen, since, running, concurrency, pid, version, host, name = told.groups()
+            found: dict[str, Any] = told.groupdict()
+            seen, since = int(found.pop("seen")), int(found.pop("since"))
             doing = _DOING.fullmatch(stored.get(f"{worker}\t", ""))
-            _, holds, longest_ms, task, tokens = doing.groups() if doing else ("", 0, -1, "", None)
+            holds, longest_ms, task, tokens = doing.groups() if doing else (0, -1, "", None)
             quiet = _QUIET.fullmatch(stored.get(f"{worker}\tquiet", ""))
             workers[worker] = WorkerInfo(
                 id=worker,
-                name=name,
-                host=host,
-                pid=int(pid),
-                version=version,
                 queue=queue_name,
-                running=int(running),
-                concurrency=int(concurrency),
-                since=moment_of(int(since)),
-                seen=moment_of(int(seen)),
-                seen_seconds=max(0, now_ms - int(seen)) / 1000,
+                since=moment_of(since),
+                seen=moment_of(seen),
+                seen_seconds=max(0, now_ms - seen) / 1000,
                 holds=int(holds),
                 longest_seconds=None if int(longest_ms) < 0 else int(longest_ms) / 1000,
                 longest_task=None if int(longest_ms) < 0 else task,
-                quiet_since=moment_of(int(quiet[2])) if quiet else None,
-                quiet_by=quiet[3] if quiet else "",
+                quiet_since=moment_of(int(quiet[1])) if quiet else None,
+                quiet_by=quiet[2] if quiet else "",
+                **found,
             )
             holders |= dict.fromkeys((tokens or "").split(), worker)
     return _Told(workers, holders)

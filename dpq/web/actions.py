@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from dpq import DPQ, ConfigurationError, Filter
+from dpq import DPQ, ConfigurationError
 from dpq.queue.inside import operations_of, session_of
 from dpq.verbs import bulk
 from dpq.verbs.bulk import Bulk
@@ -43,17 +43,9 @@ def act(
 class Job:
     """An action on all tasks that match a filter, in a thread."""
 
-    def __init__(
-        self,
-        queue: DPQ[Any],
-        action: str,
-        chosen: Filter,
-        value: Any = None,
-        rate: float | None = None,
-        by: str = "",
-    ) -> None:
-        """Describe a job; `rate` is for a replay, in tasks per second."""
-        self._bulk = Bulk(operations_of(queue), action, chosen, value, rate, by or None)
+    def __init__(self, queue: DPQ[Any], *action: Any, **more: Any) -> None:
+        """Take the queue, and the other arguments of a `Bulk`."""
+        self._bulk = Bulk(operations_of(queue), *action, **more)
         self.id = secrets.token_hex(8)
         self.queue = queue
         self.state: JobState = "counting"

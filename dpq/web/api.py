@@ -1,10 +1,12 @@
-"""The JSON API gives programs what pages show and do. openapi.py makes its document.
+"""The JSON API gives programs what pages show and do. `openapi` makes its document.
 
 Integers beyond 2^53, and all priorities and tokens, are texts: most readers of JSON would damage
 them.
 """
 
 import math
+import re
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -19,10 +21,20 @@ from dpq.views.words import say_state
 from dpq.views.workers import Working, working
 from dpq.web.forms import act_on_ids, act_on_worker, begin_job, job_json, job_of, value_of
 from dpq.web.limit_pages import closed_first, group_names, rules_of
-from dpq.web.pages import PAGE, filter_of, leases_of, look_of, read_batches
+from dpq.web.pages import PAGE, filter_of, look_of, read_batches
 from dpq.web.render import plain
-from dpq.web.site import Call, read_number, read_whole
-from dpq.web.task_pages import ALL, left_of, search, see, write_search
+from dpq.web.site import Call, View, read_number, read_whole
+from dpq.web.task_pages import ALL, leases_of, left_of, search, see, write_search
+
+ABOUT = (
+    "What the pages show and do. Priorities, tokens and integers beyond 2^53 are texts. In a path, "
+    "write `~` and two hex digits for `/`, `~` and `%`: `a~2Fb`. Calls that change something need, "
+    "from a program, the header `Authorization: Bearer TOKEN` with the dashboard's token, or "
+    "`Origin:` with its address if it has none. A dashboard without --write refuses them."
+)
+
+Row = tuple[str, str, View, str]
+"""Method, path, view, and the names of what a call takes: in its query, or of POST in its body."""
 
 BUCKETS = {"wait": {"buckets"}, "run": {"buckets"}}
 """The buckets of times, which are most of a slot: an answer has them if a request asks for them."""
@@ -265,3 +277,36 @@ def limit(call: Call) -> Response:
 def job(call: Call) -> Response:
     """Read the progress of an action."""
     return call.answer(job_json(job_of(call)))
+
+
+# Its document
+
+
+def openapi(rows: Sequence[Row]) -> dict[str, Any]:
+    """Make the document of some routes."""
+    paths: dict[str, dict[str, Any]] = {}
+    for method, path, view, takes in rows:
+        names = [(name, "path") for name in re.findall(r"{(\w+)}", path)]
+        names += [(name, "query") for name in takes.split() if method != "POST"]
+        about: dict[str, Any] = {
+            "summary": (view.__doc__ or "").split("\n")[0].rstrip("."),
+            "parameters": [
+                {
+                    "name": name,
+                    "in": where,
+                    "required": where == "path",
+                    "schema": {"type": "string"},
+                }
+                for name, where in names
+            ],
+            "responses": {"default": {"description": "JSON; of an error: its status and message."}},
+        }
+        if method == "POST" and takes:
+            schema = {"type": "object", "properties": {name: {} for name in takes.split()}}
+            about["requestBody"] = {"content": {"application/json": {"schema": schema}}}
+        paths.setdefault(path, {})[method.lower()] = about
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "DPQ", "version": "1", "description": ABOUT},
+        "paths": paths,
+    }

@@ -28,7 +28,7 @@ from dpq.queue.looking import no_answer
 from dpq.views.sampler import Directory, Named
 from dpq.web import api, forms, limit_pages, pages, server_pages, task_pages
 from dpq.web.access import HEADERS, Access
-from dpq.web.openapi import Row, document
+from dpq.web.api import Row, openapi
 from dpq.web.pages import FILTERS
 from dpq.web.site import BODY_BYTES, LOGIN_BYTES, SAFE, Call, Site, View, is_for_programs
 
@@ -51,7 +51,7 @@ PAGES: list[tuple[str, str, View]] = [
     ("GET", "/q/{queue}/dead", pages.dead),
     ("GET", "/q/{queue}/events", pages.events),
     ("GET", "/q/{queue}/batches", pages.batches),
-    ("GET", "/q/{queue}/workers", pages.workers),
+    ("GET", "/q/{queue}/workers", task_pages.workers),
     ("POST", "/q/{queue}/workers/{id}/{action}", forms.worker),
     ("POST", "/workers/{id}/{action}", forms.worker),
     ("POST", "/q/{queue}/pause", forms.pause),
@@ -117,7 +117,7 @@ def app(
         server = server or (str(session_of(queues[0]).label) if queues else "")
         queues = Named(queues)
     site = Site(queues, access or Access(), badge, server)
-    site.document = document(API)
+    site.document = openapi(API)
     static = StaticFiles(packages=[("dpq.web", "static")])
     table: list[BaseRoute] = [Mount("/static", static)]
     table += [

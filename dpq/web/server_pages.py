@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from dpq import Task, TaskState
+from dpq import TaskState
 from dpq.explain.incidents import UNATTENDED
 from dpq.explain.operations import Operations
 from dpq.explain.verdict_limits import kind_of
@@ -167,84 +167,52 @@ def all_workers(call: Call) -> tuple[list[Working], Bound]:
     return working([each for _, each, _ in found if each]), Bound(len(found), len(every), errors)
 
 
-# Events
+# Events, recurring tasks
 
 
-class Happened(NamedTuple):
-    """An event of a queue."""
-
-    queue: str
-    event: Event
-
-
-def all_events(call: Call) -> tuple[list[Happened], Bound]:
-    """Read the newest events of all queues, the newest first."""
+def events(call: Call) -> Response:
+    """Show the newest events of all queues: 429s, closings, deaths, limits set."""
 
     def read(queue: Operations[Any]) -> Steps[list[Event]]:
         return queue.events("", EVENTS_EACH)
 
     answers, bound = _ask(call, "events", read)
-    found = [Happened(name, event) for name, few in answers.items() for event in few]
-    return sorted(found, key=lambda each: each.event.at, reverse=True), bound
-
-
-def events(call: Call) -> Response:
-    """Show the newest events of all queues: 429s, closings, deaths, limits set."""
-    kind = call.query.get("kind", "")
-    known, bound = all_events(call)
-    found = [each for each in known if kind in ("", each.event.kind)]
+    kind, kinds = call.query.get("kind", ""), set[str]()
+    found = []
+    for name, few in answers.items():
+        kinds |= {event.kind for event in few}
+        found += [(name, event) for event in few if kind in ("", event.kind)]
+    found.sort(key=lambda each: each[1].at, reverse=True)
     return call.render(
         "all_events.html",
         found=found[:EVENTS_SHOWN],
         total=len(found),
         each=EVENTS_EACH,
-        kinds=sorted({each.event.kind for each in known} | {kind} - {""}),
+        kinds=sorted(kinds | {kind} - {""}),
         kind=kind,
         bound=bound,
     )
 
 
-# Recurring tasks
-
-
-class Scheduled(NamedTuple):
-    """A recurring task that waits for its next time."""
-
-    queue: str
-    task: Task[Any]
-
-
-class Schedules(NamedTuple):
-    """Recurring tasks, the next one first, and how many delayed tasks were looked at for them."""
-
-    found: list[Scheduled]
-    looked: int
-    left: int
-
-
-def all_schedules(call: Call) -> tuple[Schedules, Bound]:
-    """Find the recurring tasks among the delayed tasks of all queues that are due first."""
-    count = min(QUEUES, len(call.site.directory.names()))
-    look = min(LOOK, LOOK_MOST // max(1, count))
+def recurring(call: Call) -> Response:
+    """Show the recurring tasks among the delayed tasks of all queues, the next one first."""
+    look = min(LOOK, LOOK_MOST // max(1, min(QUEUES, len(call.site.directory.names()))))
     chosen = Filter(TaskState.DELAYED, recurring=True)
 
     def read(queue: Operations[Any]) -> Steps[Found]:
         return Browser(queue).search(chosen, None, PAGE, look)
 
     answers, bound = _ask(call, "recurring", read)
-    found = [Scheduled(name, task) for name, page in answers.items() for task in page.tasks]
-    looked, left = (
-        sum(getattr(page, field) for page in answers.values()) for field in ("looked", "left")
+    found = [(name, task) for name, page in answers.items() for task in page.tasks]
+    found.sort(key=lambda each: (each[1].visible_until, each[0]))
+    return call.render(
+        "all_recurring.html",
+        rows=found[:ROWS],
+        total=len(found),
+        looked=sum(page.looked for page in answers.values()),
+        left=sum(page.left for page in answers.values()),
+        bound=bound,
     )
-    found.sort(key=lambda each: (each.task.visible_until, each.queue))
-    return Schedules(found, looked, left), bound
-
-
-def recurring(call: Call) -> Response:
-    """Show the schedules of all queues, the next one first."""
-    schedules, bound = all_schedules(call)
-    rows = schedules.found[:ROWS]
-    return call.render("all_recurring.html", schedules=schedules, rows=rows, bound=bound)
 
 
 def _ask(call: Call, key: str, what: Any) -> tuple[dict[str, Any], Bound]:

@@ -173,18 +173,3 @@ class FetchPlan:
         about = fields("server_error", worker=name, seconds=pause, error=line)
         log.warning("%s: again in %.1f s: %s", name, pause, error, extra=about)
         return pause
-
-
-def none_live(stats: Sequence[Any]) -> bool:
-    """Return True if the stats of all queues show no live task; an error counts as live tasks.
-
-    Raise the error if the user may not read the stats: the worker would wait for ever.
-    """
-    for count in stats:
-        if forbidden(count):
-            raise count
-    return not any(
-        isinstance(count, Exception)
-        or count.ready + count.delayed + count.invisible + count.waiting
-        for count in stats
-    )

@@ -20,20 +20,14 @@ from redis.exceptions import RedisError
 
 from dpq.limits.signals import RateLimited
 from dpq.link.blocks import block_seconds
+from dpq.link.cluster import forbidden
 from dpq.link.waiter import Waiter, sleep
-from dpq.link.watches import (
-    Marker,
-    Watch,
-    owned_markers,
-    owned_of_queues,
-    time_left,
-    watches_after,
-)
+from dpq.link.watches import Marker, Watch, owned_markers, owned_of_queues, time_left, watches_after
 from dpq.model.backoff import FIRST_PAUSE_SECONDS
 from dpq.script.command import Steps
 from dpq.worker.change import Change
 from dpq.worker.deliveries import Done, Taken
-from dpq.worker.fetch_plan import FetchPlan, none_live
+from dpq.worker.fetch_plan import FetchPlan
 from dpq.worker.run_state import EXCHANGE, LATEST_ACK_SECONDS, Holding
 
 LOOK_SECONDS = 0.1
@@ -91,7 +85,6 @@ class Fetcher:
     Attributes:
         ends: The deliveries whose end is to be sent.
         change: The sign that a handler has ended, or that the run is to end.
-        took: Takes in how long a handler ran.
     """
 
     def __init__(self, plan: FetchPlan, session: Any, wakeups: WakeUps, change: Change) -> None:
@@ -99,7 +92,7 @@ class Fetcher:
         self.change = change
         self._plan, self._deliveries, self._state = plan, plan.deliveries, plan.state
         self._session, self._wakeups = session, wakeups
-        self._prefetch, self.took = plan.state.prefetch, plan.handled
+        self._prefetch = plan.state.prefetch
         # Handlers that end together would begin together again, and idle while all are fetched.
         self._at_once = max(AT_ONCE, plan.state.concurrency // AT_ONCE, self._prefetch)
         self._taken: deque[Taken] = deque()
@@ -191,6 +184,8 @@ class Fetcher:
         """Send pop after pop; return the tasks, and True if all have answered, into `by_queue`."""
         plan, taken = self._plan, list[Taken]()
         for index in plan.asked():
+            if len(taken) >= room:
+                return taken, False
             sent, before = time.monotonic(), by_queue.get(index, [])
             batch = self._exchange(plan.pop(index, room - len(taken), before, beyond))
             plan.timed(sent)
@@ -202,14 +197,22 @@ class Fetcher:
             self._taken = deque(sorted([*self._taken, *new], key=lambda each: each.at))
             by_queue[index] = watches_after(batch, before, plan.ahead)
             self._look = self._look or bool(batch.failed)  # more may stand behind the refused task
-            if len(taken) >= room:
-                return taken, False
         return taken, True
 
     def _all_gone(self) -> bool:
+        """Return True if no queue has a live task, as far as all of them say.
+
+        Raise the error if the user may not read the stats: the worker would wait for ever.
+        """
         counts = [operations.stats() for operations in self._plan.operations]
         with self.change.others():
-            return none_live(self._session.send_all(counts))
+            answers = self._session.send_all(counts)
+        for answer in filter(forbidden, answers):
+            raise answer
+        return not any(
+            isinstance(each, Exception) or each.ready + each.delayed + each.invisible + each.waiting
+            for each in answers
+        )
 
     def _exchange(self, *operations: Steps[Any]) -> Any:
         """Send the ends of deliveries, and run operations; return the last result."""
@@ -268,8 +271,11 @@ class Fetcher:
             self._give_back_taken(lambda taken: done.closes(taken.queue_index, taken.lease.task))
         self._ends_since = min(self._ends_since, time.monotonic())
 
-    def confirm(self) -> None:
-        """Send the ends of deliveries now, if they wait for a confirmation."""
+    def handled(self, done: Done | None, seconds: float) -> None:
+        """Take over the end of a handler that ran so long; wait if its end is to be confirmed."""
+        self._plan.handled(seconds)
+        if done:
+            self.add(done)
         if self._plan.confirms:
             self.send_ends()
 

@@ -22,14 +22,7 @@ from dpq.model.results import result_line
 from dpq.model.validation import delay_milliseconds
 from dpq.queue.end_log import about, in_words, log_failed, name_of
 from dpq.worker.deliveries import Deliveries, Done, Taken
-from dpq.worker.handlers import (
-    CANCELLED,
-    LEASE_LOST,
-    Context,
-    Handler,
-    Q,
-    check_result,
-)
+from dpq.worker.handlers import CANCELLED, LEASE_LOST, Context, Handler, Q, check_result
 from dpq.worker.run_state import Holding, ProgressNotes, RunState
 
 if TYPE_CHECKING:

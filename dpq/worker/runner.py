@@ -103,11 +103,8 @@ class Runner:
         done = calls.finish(call, error)
         with self._lock:
             try:
-                self._fetcher.took(time.monotonic() - call.began)
-                if done:
-                    self._fetcher.add(done)
                 self._fetcher.change.note()
-                self._fetcher.confirm()
+                self._fetcher.handled(done, time.monotonic() - call.began)
             finally:
                 self._running.pop(lease, None)
 

@@ -90,12 +90,17 @@ class AsyncTelling:
         now = time.monotonic()
         host, pid, version = socket.gethostname(), os.getpid(), sys.modules["dpq"].__version__
         about = (self._run_id, self._name, host, pid, version)
+        by_queue: list[list[Holding]] = [[] for _ in self._operations]
+        for each in holdings:
+            by_queue[each.queue_index].append(each)
         beats: list[Steps[Any]] = []
-        for index, operations in enumerate(self._operations):
-            held = [each for each in holdings if each.queue_index == index]
+        for index, (operations, held) in enumerate(zip(self._operations, by_queue, strict=True)):
             running = [(each.began, each.task.id) for each in held if each.began is not None]
+            doing = Doing(list(dict.fromkeys((each.task.id, each.task.token) for each in held)))
+            if running:
+                began, task_id = min(running)
+                doing = Doing(doing.leases, max(0, round((now - began) * 1000)), task_id)
             counts = (len(running), self._state.concurrency, now - self._began)
-            doing = _doing(held, running, now)
             beats.append(operations.beat(*about, *counts, doing, index in self._state.quiet))
         if now - self._remembered >= REMEMBER_SECONDS:
             self._remembered = now
@@ -133,24 +138,16 @@ class AsyncTelling:
 
     def _be_quiet(self, answers: Sequence[Any]) -> None:
         """Be quiet for the queues that say so; if an answer was lost, the last one holds."""
-        state, before = self._state, self._state.quiet
-        state.quiet = frozenset(
+        before = self._state.quiet
+        self._state.quiet = now_quiet = frozenset(
             index
             for index, answer in enumerate(answers[: len(self._queues)])
             if (answer.quiet if isinstance(answer, Heard) else index in before)
         )
-        for index in state.quiet ^ before:
-            queue, quiet = self._queues[index].queue_name, index in state.quiet
+        for index in now_quiet ^ before:
+            queue, quiet = self._queues[index].queue_name, index in now_quiet
             event, does = "worker_unquiet", "takes tasks again"
             if quiet:
                 event, does = "worker_quiet", "is quiet, and takes no new tasks"
             about = fields(event, worker=self._name, queue=queue)
             log.info("%s: %s of %r", self._name, does, queue, extra=about)
-
-
-def _doing(held: Sequence[Holding], running: Sequence[tuple[float, str]], now: float) -> Doing:
-    leases = list(dict.fromkeys((each.task.id, each.task.token) for each in held))
-    if not running:
-        return Doing(leases)
-    began, task_id = min(running)
-    return Doing(leases, max(0, round((now - began) * 1000)), task_id)

@@ -21,12 +21,7 @@ from dpq.model.validation import error_line
 from dpq.queue.inside import session_of
 from dpq.queue.queue import DPQ
 from dpq.worker.base import WorkerBase
-from dpq.worker.run_state import (
-    LEAVE_SECONDS,
-    MAIN_LOOP,
-    STOP_CHECK_SECONDS,
-    stop_signals,
-)
+from dpq.worker.run_state import LEAVE_SECONDS, MAIN_LOOP, STOP_CHECK_SECONDS, stop_signals
 
 __all__ = ["Worker"]
 

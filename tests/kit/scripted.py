@@ -214,9 +214,8 @@ class ScriptedFetcher:
     def add(self, done: Done) -> None:
         self.ends.append(done)
 
-    def took(self, seconds: float) -> None: ...
-
-    def confirm(self) -> Any: ...
+    def handled(self, done: Done | None, seconds: float) -> Any:
+        self.ends += [done] if done else []
 
     def send_late(self) -> None: ...
 
@@ -229,4 +228,5 @@ class ScriptedFetcher:
 class AsyncScriptedFetcher(ScriptedFetcher):
     """The same, awaited."""
 
-    async def confirm(self) -> None: ...
+    async def handled(self, done: Done | None, seconds: float) -> None:
+        super().handled(done, seconds)

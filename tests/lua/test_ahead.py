@@ -98,6 +98,16 @@ def test_a_reply_with_tasks_says_when_to_ask_again(q, clock):
     assert (len(full.tasks), full.recheck_ms) == (1, None)  # another thread may find more
 
 
+def test_one_thread_that_takes_more_later_needs_no_second_pop(q, clock):
+    """With room for tasks of later moments a full reply says it, too, if none could begin now."""
+    q.set_limit(10, 1, burst=3)
+    fill(q, 9)
+    batch = ahead(q, 50, most=2, beyond=4)
+    assert (len(batch.tasks), batch.recheck_ms) == (2, None)  # the third could begin now
+    batch = ahead(q, 50, most=1, beyond=4)
+    assert (len(batch.tasks), batch.next_event_ms, batch.recheck_ms) == (1, 100, 10_000)
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_no_window_gets_more_at_the_moments_of_its_tasks(q, clock, seed):
     """Whoever asks, ahead or not: what begins within a window is never above its bound."""

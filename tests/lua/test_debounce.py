@@ -45,10 +45,10 @@ def test_running(q, clock, probe):
 def test_refused(q):
     """What has no meaning is refused, and nothing is stored."""
     for message, options in {
-        "no key .*: give its key": {"key": None},
+        "no key: .* give its key": {"key": None},
         "debounce is 0: .* 0.001 to 315360000": {"debounce": 0},
         "debounce_max is 4: it must be at least debounce, which is 5": {"debounce_max": 4},
-        "debounce is not given": {"debounce": None, "debounce_max": 9},
+        "no debounce": {"debounce": None, "debounce_max": 9},
         "delay is 1, .* leave delay out": {"delay": 1},
         "every is 5": {"every": 5},
         "after is ": {"after": ["x"]},

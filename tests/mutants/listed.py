@@ -362,8 +362,8 @@ LeaseLoop.__next__ | a loop until empty ends while others hold tasks
 
 # Terminals
 CleanRecords.clean | an error in a log can forge a record | unit/shown
-- if _more_lines(trace):
-+ if False:
+- indent(shown(text, lines=True), "  ")
++ shown(text, lines=True)
 
 # Windows
 pace | a fraction of a millisecond is given away | lua/pop_limits
@@ -408,9 +408,10 @@ push_on_commit | a rollback pushes all the same | daemon/django
 + pending()
 
 # Unsettled
-to_send_again | an end that the server did not hear of is not sent again | contract/worker_refused
--             again += [each._replace(budgets=()) for each in _next_try(done, result)]
-+             pass
+Deliveries._answered | an end that the server did not hear of is not sent again
+| contract/worker_refused
+- return _next_try(done, result)
++ return ()
 cancel.lua | a dead task can be cancelled | lua/cancel
 - if not task or redis.call('ZSCORE', dead, id) then
 + if not task then

@@ -112,8 +112,7 @@ class Scene:
         done = Done(taken.queue_index, taken.lease.task, error)
         assert self.plan.deliveries.claim(done)
         with self.lock:
-            self.fetcher.add(done)
-            self.fetcher.confirm()
+            self.fetcher.handled(done, 0.0)
 
 
 def work_async(

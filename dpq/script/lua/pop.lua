@@ -27,8 +27,8 @@
 -- Lost reply: the tasks stay leased until their leases run out, which counts as an attempt. Their units are spent.
 
 -- Needs: now, refusal, early
-local room = most
 beyond, wanted = beyond or 0, wanted ~= '' and wanted or nil
+local room = most + beyond
 early.ms = ahead or 0
 local settings = redis.call('HMGET', conf, 'paused_until', 'next_event', 'gated', 'queue_rules', 'queue_gate',
   'shut_until', 'token', 'format', 'room_wanted')
