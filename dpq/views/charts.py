@@ -20,11 +20,12 @@ class Span(NamedTuple):
     seconds: int
     bins: int
     each: str
+    before: str = ""  # the name of the time before it, with which runs are compared
 
 
 SPANS = {
-    "1h": Span("1 h", 3600, 60, "a minute"),
-    "24h": Span("24 h", 86_400, 96, "a quarter of an hour"),
+    "1h": Span("1 h", 3600, 60, "a minute", "an hour before"),
+    "24h": Span("24 h", 86_400, 96, "a quarter of an hour", "a day before"),
     "14d": Span("14 days", 1_209_600, 112, "3 hours"),
 }
 """The lengths of history, by their names in URLs. Beyond a day it has quarters of an hour."""
@@ -73,31 +74,38 @@ def story(slots: Sequence[Slot], chosen: Span, now_ms: float) -> Story:
         parts = scaled(counts(name, whole=False), at, edges)
         return [None if n is None else n * 1000 / step for n in parts]
 
-    def times(name: str) -> list[Line]:
-        found = percentiles([getattr(slot, name) for slot in slots], at, edges)
+    def times(name: str, back: float = 0) -> list[Line]:
+        moved = [edge - back for edge in edges]
+        found = percentiles([getattr(slot, name) for slot in slots], at, moved)
         return [Line(share, share, values) for share, values in found.items()]
 
     named = {"pushed": "in", "acked": "out", "rate_limited": "rate limited", "buried": "dead"}
     every = {name: counts(name) for name in [*named, "failed", "lease_expired"]}
-    failed = [
-        None if fails is None else fails + (lapses or 0)
-        for fails, lapses in zip(every["failed"], every["lease_expired"], strict=True)
-    ]
+    ends = zip(every["acked"], every["failed"], every["lease_expired"], strict=True)
+    failed = [failed_share(*(count or 0 for count in each)) for each in ends]
     last = last_of(slots, at, edges)
     backlog = [float(slot.ready + slot.waiting) if slot else None for slot in last]
     flows = [Line("in", "in", a_second("pushed")), Line("out", "out", a_second("acked"))]
     limited = Line("rate limited", "k0", every["rate_limited"])
+    before = times("run", length)[1]._replace(name=f"p95 {chosen.before}", kind="before")
+    runs = [*times("run"), *([before] if any(before.values) else [])]
     charts = [
         Chart("In and out", "/s", flows, first, step),
         Chart("Backlog", "", [Line("ready and waiting", "in", backlog)], first, step),
-        Chart("Failed or expired", "", [Line("failed", "k0", failed)], first, step, bars=True),
+        Chart("Failed or expired", " %", [Line("failed", "k0", failed)], first, step, bars=True),
         Chart("Rate limited", "", [limited], first, step, bars=True),
         Chart("Wait for the first delivery", "s", times("wait"), first, step),
-        Chart("Run", "s", times("run"), first, step),
+        Chart("Run", "s", runs, first, step),
     ]
     totals = {words: round(sum(n or 0 for n in every[name])) for name, words in named.items()}
     since = next((slot.at for slot in slots), None)
     return Story(charts if sum(moment >= first for moment in at) > 1 else [], totals, since)
+
+
+def failed_share(well: float, failed: float, expired: float) -> float | None:
+    """Return the percentage of attempts that failed or expired; None if none ended."""
+    bad = failed + expired
+    return 100 * bad / (well + bad) if well + bad else None
 
 
 def counted(

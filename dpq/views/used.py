@@ -7,9 +7,10 @@ measured by the rate that stands now. Concurrency and quotas have no share. No I
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from dpq import RateLimit
+from dpq import ConfigurationError, RateLimit
+from dpq.limits.rules import LimitRules
 from dpq.model.history import Granted
-from dpq.types import LimitState, MemberState
+from dpq.types import Event, LimitState, MemberState
 from dpq.views.charts import Chart, Line, counted, scaled
 
 MINUTES = 60
@@ -55,19 +56,49 @@ def hour_text(found: Sequence[Used]) -> str:
     return Used("", [sum(used.hits) for used in found], share).words
 
 
-def hour_chart(used: Used, state: LimitState, now_ms: float) -> Chart:
-    """Make the chart of an hour: the used units, below the limit as it is now."""
-    lines = [Line("used", "in", list(used.used) or [None] * MINUTES)]
+def hour_chart(used: Used, state: LimitState, events: Sequence[Event], now_ms: float) -> Chart:
+    """Make the chart of an hour: the used units, below the limit as it stood in each minute."""
+    edges, lines = _edges(now_ms), [Line("used", "in", list(used.used) or [None] * MINUTES)]
     unit = "/s"
     if used.window:
         unit = f" {used.window.unit}/s" if used.window.unit else "/s"
-        of = next((each for each in state.members if each.name == used.name), state)
-        learned = of.rate if used.window == state.windows[0] else None
-        lines.append(
-            Line("limit", "limit", [(learned or used.window.rate) / used.window.per] * MINUTES)
-        )
+        lines.append(Line("limit", "limit", _allowed(used, state, events, edges)))
     title = ": ".join(filter(None, (used.name, used.words)))
-    return Chart(title, unit, lines, _edges(now_ms)[0], STEP_MS, marks=used.hits)
+    return Chart(title, unit, lines, edges[0], STEP_MS, marks=used.hits)
+
+
+def _allowed(
+    used: Used, state: LimitState, events: Sequence[Event], edges: Sequence[float]
+) -> list[float | None]:
+    """Find the rate that the window of `used` had at the end of each minute, units a second."""
+    of = next((each for each in state.members if each.name == used.name), state)
+    first = used.window == state.windows[0]
+    known: list[tuple[float, float | None]] = []
+    for event in sorted(events, key=lambda each: each.at):
+        at = event.at.timestamp() * 1000
+        if event.kind == "limit_set" and event.group == (state.group or ""):
+            if not known:
+                known.append((0.0, _rate(event.before or "", state.group, used)))
+            known.append((at, _rate(event.detail, state.group, used)))
+        elif event.kind == "learned" and first and event.member == used.name:
+            now, _, before = event.detail.partition(", was ")
+            known += [(0.0, float(before))] * (not known) + [(at, float(now))]
+    present = of.rate if first and of.rate else used.window.rate if used.window else None
+    known = [*(known or [(0.0, present)]), (edges[-2], present)]
+    per = used.window.per if used.window else 1.0
+    values = [[rate for at, rate in known if at < edge][-1] for edge in edges[1:]]
+    return [None if value is None else value / per for value in values]
+
+
+def _rate(text: str, group: str | None, used: Used) -> float | None:
+    """Read the rate of a window in rules that stood once; None if they had no such window."""
+    try:
+        rules = LimitRules.read(text, group) if text not in ("", "removed") else None
+    except ConfigurationError:
+        return None
+    windows = rules.windows if rules and used.window else ()
+    alike = (each.rate for each in windows if used.window and _name(each) == _name(used.window))
+    return next(alike, None)
 
 
 def _edges(now_ms: float) -> list[float]:

@@ -4,7 +4,8 @@ import getpass
 import os
 import re
 import socket
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 
 from cronsim import CronSim
@@ -91,6 +92,28 @@ def worst_first(verdicts: Iterable[Verdict]) -> list[Verdict]:
         (each for each in verdicts if each.needs_person),
         key=lambda each: (states.index(each.state), each.since or last, each.queue),
     )
+
+
+ORDERED_SECONDS = 60.0
+"""Seconds for which queues keep their places on a page: a button must not move under a finger."""
+
+
+class Places:
+    """The order of the queues that need attention: new ones come last, and each minute all are
+    ordered anew."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """Take the clock, seconds."""
+        self._clock, self._until = clock, 0.0
+        self._names: list[str] = []
+
+    def order(self, verdicts: Iterable[Verdict]) -> list[Verdict]:
+        """Return the verdicts that need attention, each at the place of its queue."""
+        found, now = {each.queue: each for each in worst_first(verdicts)}, self._clock()
+        if now >= self._until:
+            self._names, self._until = [], now + ORDERED_SECONDS
+        self._names += [name for name in found if name not in self._names]
+        return [found[name] for name in self._names if name in found]
 
 
 _WEEKDAYS = re.compile("(?<!it's )on Monday through Friday$")

@@ -123,6 +123,7 @@ def limit(call: Call) -> Response:
         events=call.site.events(call.name, "rate_limited"),
         used=sorted(used, key=lambda each: -(each.share or 0.0))[:BUSIEST],
         changes=changes[:SHOWN],
+        changed=[*made, *call.site.events(call.name, "learned")],
     )
 
 

@@ -22,7 +22,6 @@ from dpq.types import Event, Verdict, VerdictState
 from dpq.verbs.browse import LOOK, LOOK_MOST, Browser, Found
 from dpq.views.events import Change, changes
 from dpq.views.sampler import Snapshot
-from dpq.views.words import worst_first
 from dpq.views.workers import Working, working
 from dpq.web.pages import PAGE, whole_of
 from dpq.web.site import Call
@@ -75,7 +74,7 @@ def overview(call: Call) -> Response:
     unknown = call.site.snapshots([name for name in page if name not in known])
     rows = known | {name: (found, error) for name, found, error in unknown}
     read = {name: found for name, (found, _) in known.items() if found}
-    worst = worst_first(found.verdict for found in read.values())
+    worst = call.site.places.order(found.verdict for found in read.values())
     last = last_changes(call, {each.queue: read[each.queue] for each in worst[:PAGE]})
     wrong = [
         Wrong(each.queue, each, ways(call, read[each.queue]), last.get(each.queue))

@@ -26,6 +26,7 @@ from dpq.views.charts import Span, Story, story
 from dpq.views.events import Change, changes
 from dpq.views.sampler import Directory, Snapshot, Watch, ask_all, one_each, read_all
 from dpq.views.shared import Shared
+from dpq.views.words import Places
 from dpq.web.access import Access, Guard
 from dpq.web.actions import Jobs
 from dpq.web.render import environment, from_segment, json_safe, segment
@@ -70,6 +71,7 @@ class Site:
         self.ahead_ms = 0.0
         self.answered_ms = time.time() * 1000
         self.jobs = Jobs()
+        self.places = Places()
         self.exporter: Any = None  # the exporter of /metrics, made at the first scrape
         self.document: dict[str, Any] = {}
         self.templates = environment()
@@ -109,7 +111,8 @@ class Site:
         queue = self.watch(name).queue
 
         def read() -> Story:
-            return story(queue.admin.history(chosen.seconds), chosen, self.now_ms())
+            asked = (2 if chosen.before else 1) * chosen.seconds
+            return story(queue.admin.history(asked), chosen, self.now_ms())
 
         return self.shared.get(("story", name, chosen), read, STORY_SECONDS)
 

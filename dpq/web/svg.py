@@ -57,13 +57,17 @@ def _height(value: float, most: float) -> float:
 
 
 def line_of(line: Line, step: float, most: float) -> Iterator[str]:
-    """Write the path of a line, with gaps where no value is known."""
+    """Write the path of a line, a limit in steps, with gaps where no value is known."""
     down = False
     for i, value in enumerate(line.values):
         if value is None:
             down = False
             continue
         x, y = step * (i + 0.5), _height(value, most)
+        if line.kind == "limit":
+            yield f"{'L' if down else 'M'}{step * i:.1f} {y:.1f}h{step:.1f}"
+            down = True
+            continue
         if down or (i + 1 < len(line.values) and line.values[i + 1] is not None):
             yield f"{'L' if down else 'M'}{x:.1f} {y:.1f}"
             down = True

@@ -31,7 +31,7 @@ from dpq.testing import Clock
 from dpq.types import Verdict, VerdictState
 from dpq.verbs.workers import Doing
 from dpq.views.sampler import Named
-from dpq.views.words import worst_first
+from dpq.views.words import Places
 from dpq.web import app as dashboard
 
 S, W = VerdictState, Warned
@@ -712,14 +712,23 @@ def test_another_database() -> None:
             assert "keys in the databases 0, 2: the URL names one" in news.why().because
 
 
-def test_the_most_urgent_queue_comes_first() -> None:
-    """Queues that need attention are ordered by their state, then since when, then by name."""
-    states = {"c": S.PAUSED, "a": S.UNREADABLE, "d": S.MOVING, "b": S.NO_CONSUMER, "e": S.PAUSED}
-    said = [
-        Verdict(queue=name, state=state, because="", needs_person=state is not S.MOVING)
-        for name, state in states.items()
-    ]
-    assert [each.queue for each in worst_first(said)] == ["a", "b", "c", "e"]
+def test_queues_keep_their_places() -> None:
+    """The order of queues that need a person is made once a minute; new ones come last."""
+    clock = Clock(0)
+    places = Places(lambda: clock.ms / 1000 + 100)
+
+    def order(**states: VerdictState) -> list[str]:
+        said = [
+            Verdict(queue=name, state=state, because="", needs_person=state is not S.MOVING)
+            for name, state in states.items()
+        ]
+        return [each.queue for each in places.order(said)]
+
+    assert order(a=S.PAUSED, b=S.NO_CONSUMER) == ["b", "a"]
+    assert order(a=S.UNREADABLE, b=S.MOVING, c=S.UNREADABLE) == ["a", "c"]
+    assert order(a=S.UNREADABLE, b=S.NO_CONSUMER, c=S.UNREADABLE) == ["b", "a", "c"]
+    clock.advance(60)
+    assert order(a=S.PAUSED, b=S.NO_CONSUMER, c=S.UNREADABLE) == ["c", "b", "a"]
 
 
 ROOT = Path(dpq.__file__).parents[1]

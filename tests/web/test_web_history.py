@@ -40,26 +40,40 @@ def test_a_story_has_rates_and_percentiles_of_each_bin(q: DPQ, clock: Clock) -> 
     assert last_of([], [], [0.0, 1.0]) == [None]
 
 
-def test_attempts_that_failed_or_expired(q: DPQ, clock: Clock) -> None:
-    """Both count, each in its own minute."""
+def test_runs_stand_beside_those_of_an_hour_before(q: DPQ, clock: Clock) -> None:
+    """The p95 of a minute has that of an hour ago beside it; what failed or expired is a share."""
     clock.ms = clock.ms // 60_000 * 60_000
-    q.push_many([Push(n, max_attempts=9) for n in range(4)])
-    remember(q)
-    first, *_ = q.pop_many(3, visibility=30)
-    q.fail(first, "no", delay=90)
-    clock.advance(60)
-    q.promote()
-    remember(q)
-    told = story(q.admin.history(9999), SPANS["1h"], clock.ms)
-    failed = told.charts[2].lines[0].values
-    assert [value for value in failed if value] == [3]
+    for seconds, fails in ((2, 0), (20, 1)):
+        q.push_many([Push(n, max_attempts=9) for n in range(4)])
+        remember(q)
+        tasks = q.pop_many(4, visibility=30)
+        clock.advance(seconds)
+        for task in tasks[:fails]:
+            q.fail(task, "no", delay=9)
+        q.ack_many(tasks[fails:])
+        clock.advance(60 - seconds)
+        remember(q)
+        clock.advance(3540)
+    told = story(q.admin.history(9999), SPANS["1h"], clock.ms - 3_540_000 + 59_000)
+    _, _, failed, _, _, run = told.charts
+    assert [round(value) for value in failed.lines[0].values if value is not None] == [25]
+    assert [line.name for line in run.lines] == ["p50", "p95", "p95 an hour before"]
+    now, before = run.lines[1].values[-2], run.lines[2].values[-2]
+    assert now
+    assert before
+    assert 10 < now < 50
+    assert 1 < before < 5
 
 
-def test_a_limit_stands_over_its_use(look: Browser, q: DPQ, path: str, clock: Clock) -> None:
-    """The chart has what was granted in each minute, below the limit as it is now."""
+def test_a_limit_stands_as_steps_over_its_use(
+    look: Browser, q: DPQ, path: str, clock: Clock
+) -> None:
+    """The chart has what was granted in each minute, below the rate that stood then."""
     clock.ms = clock.ms // 60_000 * 60_000
-    q.set_limit(30, 60, 60, group="a")
-    for _ in range(4):
+    q.set_limit(60, 60, 60, group="a")
+    for n in range(4):
+        if n == 2:
+            q.set_limit(30, 60, 60, group="a")
         remember(q)
         q.push_many([Push(n, group="a") for n in range(6)])
         q.ack_many(q.pop_many(6))
@@ -67,10 +81,10 @@ def test_a_limit_stands_over_its_use(look: Browser, q: DPQ, path: str, clock: Cl
     remember(q)
     state, granted = q.admin.group("a"), q._session.run(q._session.operations.granted)
     [used] = used_by(granted, state, clock.ms)
-    chart = hour_chart(used, state, clock.ms)
+    chart = hour_chart(used, state, q.admin.events(), clock.ms)
     use, limit = (line.values for line in chart.lines)
     assert [value for value in use if value] == [0.1] * 3  # its first minute is not known
-    assert limit == [0.5] * 60
+    assert limit[-5:] == [1, 1, 0.5, 0.5, 0.5]
     assert 'class="limit"' in look.page(f"{path}/limit?group=a")
 
 
