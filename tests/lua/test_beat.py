@@ -24,17 +24,6 @@ def test_what_is_stored(q, clock, probe, beat):
     assert probe.stored()["workers"] == {b"w": line.encode()}
 
 
-def test_leaving(q, probe, beat):
-    """A worker that ends is gone at once, the others stay; the last one takes the key along."""
-    beat("a")
-    beat("b")
-    q._session.run(q._operations.leave, "a")
-    assert names(probe) == {b"b"}
-    q._session.run(q._operations.leave, "b")
-    q._session.run(q._operations.leave, "nobody")
-    assert probe.stored() == {}
-
-
 def test_forgotten(q, clock, probe, beat):
     """A worker that was not seen for 60 s is forgotten when another one tells of itself."""
     beat("dead")
