@@ -20,7 +20,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
-demo: $(VENV)/.run ## crawl the standard library under two limits in four ways, and compare
+demo: $(VENV)/.run ## crawl the standard library under two limits
 	$(BIN)/python examples/crawler.py --modules 180 $(ARGS)
 
 test: $(VENV)/.test ## run the suite on every real server found
@@ -50,6 +50,7 @@ test-all: $(VENV)/.test ## every test on every server found, with long searches 
 	$(BIN)/python tests/all_servers.py $(or $(ARGS),-n 3 --dist worksteal)
 
 pictures: $(VENV)/.test ## take the dashboard's pictures in docs/ anew, from a crawl (with Chromium)
+	$(INSTALL) pillow
 	$(BIN)/python tools/dashboard_pictures.py
 
 docs: $(VENV)/.docs ## build the site of docs/ into site/

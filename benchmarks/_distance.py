@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks._harness import percentile
-from dpq.server.private import SHARED, SOCKET_BYTES
+from dpq.server.private import SOCKET_BYTES
 
 PINGS = 300
 PING_SECONDS = 0.15
@@ -38,7 +38,7 @@ class Distance:
         self._directory = Path(tempfile.mkdtemp(prefix="dpq-"))
         if len(str(self._directory)) > SOCKET_BYTES - 20:  # TMPDIR may be long
             self._directory.rmdir()
-            self._directory = Path(tempfile.mkdtemp(prefix="dpq-", dir=SHARED))
+            self._directory = Path(tempfile.mkdtemp(prefix="dpq-", dir="/tmp"))
         self.path = self._directory / "far.sock"
         command = [sys.executable, "-I", "-S", str(_PROXY), str(self.path), target]
         pipe = subprocess.PIPE

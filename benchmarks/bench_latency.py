@@ -101,6 +101,7 @@ def _push(bench: Bench, queue: DPQ[Any]) -> Result:
 def _due(bench: Bench, queue: DPQ[Any]) -> Result:
     samples, middles = [], []
     with _consumer(_consume_dpq, bench.server.url, queue.queue_name) as times:
+        wait_until(lambda: bench.redis.info("clients")["blocked_clients"] == 1, "it waits")
         for _ in range(ROUNDS):
             for _ in range(DELAYED):
                 delay = bench.random.uniform(0.2, DELAYED_WITHIN)

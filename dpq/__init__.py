@@ -61,45 +61,32 @@ __version__: str
 """The version with the commit that it was built from, as it was installed."""
 
 _HOMES = {
-    "limits.limits": ("Adaptive", "Quota", "RateLimit", "Reserve"),
-    "limits.signals": ("RateLimited", "Reject", "Release", "Retry", "Signal"),
-    "model.backoff": ("Backoff",),
+    "limits.limits": "Adaptive Quota RateLimit Reserve",
+    "limits.signals": "RateLimited Reject Release Retry Signal",
+    "model.backoff": "Backoff",
     "model.errors": (
-        "BatchFinishedError",
-        "BatchNotFoundError",
-        "ConfigurationError",
-        "CostWarning",
-        "DPQError",
-        "DuplicateTaskError",
-        "ExportFileError",
-        "ImportConflictError",
-        "LeaseLostError",
-        "LimitTimeoutError",
-        "NotConfirmedError",
-        "PayloadError",
-        "QueueFullError",
-        "ResultTimeoutError",
-        "ServerWarning",
-        "TaskDeadError",
-        "TaskNotFoundError",
+        "BatchFinishedError BatchNotFoundError ConfigurationError CostWarning DPQError "
+        "DuplicateTaskError ExportFileError ImportConflictError LeaseLostError LimitTimeoutError "
+        "NotConfirmedError PayloadError QueueFullError ResultTimeoutError ServerWarning "
+        "TaskDeadError TaskNotFoundError"
     ),
-    "model.filter": ("Filter",),
-    "model.results": ("NO_RESULT",),
-    "model.task": ("Popped", "Push", "Task", "TaskState"),
-    "queue.first": ("pop_first",),
-    "queue.first_async": ("pop_first_async",),
-    "queue.queue": ("DPQ",),
-    "queue.queue_async": ("AsyncDPQ",),
-    "registry.all_queues": ("known_queues",),
-    "scheduler": ("Scheduler",),
-    "tasks": ("Tasks",),
-    "worker.handlers": ("Context",),
-    "worker.worker": ("Worker",),
-    "worker.worker_async": ("AsyncWorker",),
+    "model.filter": "Filter",
+    "model.results": "NO_RESULT",
+    "model.task": "Popped Push Task TaskState",
+    "queue.first": "pop_first",
+    "queue.first_async": "pop_first_async",
+    "queue.queue": "DPQ",
+    "queue.queue_async": "AsyncDPQ",
+    "registry.all_queues": "known_queues",
+    "scheduler": "Scheduler",
+    "tasks": "Tasks",
+    "worker.handlers": "Context",
+    "worker.worker": "Worker",
+    "worker.worker_async": "AsyncWorker",
 }
 """The module of this package that defines each public name."""
 
-__all__ = sorted(name for names in _HOMES.values() for name in names)
+__all__ = sorted(name for names in _HOMES.values() for name in names.split())
 
 _MODULES = (
     *("aiohttp", "httpx", "httpx2", "metrics", "otel", "requests"),

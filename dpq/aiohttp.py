@@ -40,9 +40,8 @@ class Middleware:
             queue: The queue whose limits hold.
             group: The group of a request: a name, or a function of the request; None takes its
                 host. A name that no group may have is shortened, with a hash.
-            options: Those of all transports: `cost`, `timeout`, `priority`, `member`, `prepare`,
-                `spent`, `when_away`. `TransportOptions` describes them. The session's own total
-                timeout, 300 s unless said, counts the wait, too.
+            options: `cost`, `timeout` and others, as `TransportOptions` describes them. The
+                session's own total timeout, 300 s unless said, counts the wait, too.
 
         Raises:
             ConfigurationError: An argument is out of its bounds.
@@ -55,14 +54,7 @@ class Middleware:
         request: ClientRequest,
         handler: Callable[[ClientRequest], Awaitable[ClientResponse]],
     ) -> ClientResponse:
-        """Wait for the units, send the request, report its answer.
-
-        Raises:
-            LimitTimeoutError: The units are not there within `timeout`. Nothing was sent.
-            ConfigurationError: The group is a pool, and no option says which member the request
-                uses; or the pool does not have it. Nothing was sent.
-            RedisError: The limiter is away, and `when_away` is "raise". Nothing was sent.
-        """
+        """Wait for the units, send the request, report its answer."""
         exchange: AsyncExchange[ClientRequest] = AsyncExchange(self._queue, self._options)
         await exchange.take(request, request.url.raw_host)
         setattr(request, PERMIT, exchange.permit)

@@ -1,6 +1,6 @@
 """`python -m dpq.demo`: the example crawler, from the wheel or from a checkout.
 
-python -m dpq.demo --modules 40            crawls in four ways, and compares them
+python -m dpq.demo --modules 40            crawls two hosts under their limits
 python -m dpq.demo --serve --port 8429     only serves the pages, to try a program against
 """
 

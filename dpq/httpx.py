@@ -9,12 +9,14 @@ reported to the queue, and returned as it is. The permit stands in the extension
 and of its response, as `dpq_permit`. `http/httpx_like` has what httpx and httpx2 share.
 """
 
+import asyncio
 from typing import Any, TypeVar, Unpack
 
 from dpq.http.httpx_like import Body, Routes, TransportBase
 from dpq.http.httpx_like_async import AsyncBody, AsyncRoutes, AsyncTransportBase
 from dpq.http.wire import Group, Options, TransportOptions, missing_extra
 from dpq.limits.usage import Answer, anthropic_usage, openai_usage
+from dpq.model.errors import ConfigurationError
 from dpq.queue.permits import Permit
 from dpq.queue.permits_async import AsyncPermit
 from dpq.queue.queue import DPQ
@@ -34,6 +36,8 @@ __all__ = [
     "limited",
     "openai_usage",
 ]
+
+TRIO = "an AsyncTransport needs asyncio: under trio, use a Client with a Transport in a thread"
 
 C = TypeVar("C", httpx.Client, httpx.AsyncClient)
 """The type of a client."""
@@ -66,9 +70,9 @@ class Transport(TransportBase, httpx.BaseTransport):
                 host. A name that no group may have is shortened, with a hash.
             transport: The transport that sends; None sends as a plain `httpx.Client()` does, so
                 through the proxies of the environment. It must not retry: retries take no unit.
-                If the client itself has a proxy or mounts, take `limited`: it sends past this.
-            options: Those of all transports: `cost`, `timeout`, `priority`, `member`, `prepare`,
-                `spent`, `when_away`. `TransportOptions` describes them.
+                A client with `proxy` or `mounts` of its own sends past this transport, without a
+                limit and without a word: use `limited` for such a client.
+            options: `cost`, `timeout` and others, as `TransportOptions` describes them.
 
         Raises:
             ConfigurationError: An argument is out of its bounds.
@@ -91,6 +95,14 @@ class AsyncTransport(AsyncTransportBase, httpx.AsyncBaseTransport):
         """Wrap a transport; the arguments are those of `Transport`."""
         inner = AsyncRoutes(httpx.AsyncClient()) if transport is None else transport
         super().__init__(queue, Options(group, **options), inner, _AsyncStream)
+
+    async def handle_async_request(self, request: httpx.Request) -> Any:
+        """Wait for the units, send the request, report its answer."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            raise ConfigurationError(TRIO) from None
+        return await super().handle_async_request(request)
 
 
 def limited(client: C, queue: Any, group: Group[httpx.Request] = None, **options: Any) -> C:

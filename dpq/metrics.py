@@ -1,23 +1,18 @@
 """The metrics of queues in Prometheus' text format; needs the extra `metrics`.
 
-`dpq web`, `dpq admin metrics` and `dpq admin scheduler --metrics-port` serve them. Counters are the
-totals that the server keeps, so they survive a restart of the exporter, and several exporters
-agree. A value that the server does not count is no metric here. Each sample has the label `server`.
-
-It has no timer: a scrape reads, once a second at most. Each read is bounded, whatever a queue
-holds. If the server does not answer, a scrape says `dpq_up 0`.
+Counters are the totals that the server keeps, so they survive a restart of the exporter, and
+several exporters agree. A scrape reads, once a second at most; each read is bounded, whatever a
+queue holds.
 """
 
 import logging
 import math
 import re
-import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import (
@@ -38,7 +33,9 @@ from dpq.model.history import OTHER_NAMES, Times
 from dpq.model.reports import QueueStats
 from dpq.model.validation import error_line
 from dpq.queue.inside import session_of
-from dpq.views.sampler import OPEN_QUEUES, Directory, Kept, Snapshot, Watch
+from dpq.queue.looking import looking_client
+from dpq.views.sampler import OPEN_QUEUES, Directory, Snapshot, Watch, one_each
+from dpq.views.shared import Shared
 
 log = logging.getLogger(__name__)
 
@@ -58,13 +55,8 @@ WORKERS = 50
 """Workers with labels, of one queue: those whose handlers have run longest."""
 
 READ_SECONDS = 4.0
-"""Seconds after which a scrape begins to read no other queue: it tells of those that it has."""
-
-WITHIN_SECONDS = 5.0
-"""Seconds that a scrape waits for the server: half of what Prometheus waits for a scrape."""
-
-FRESH_SECONDS = 1.0
-"""Seconds that a reading is shared by all scrapers."""
+"""Seconds after which a scrape begins to read no other queue: it tells of those that it has. A read
+ends within 3 s (`dpq.queue.looking`), and Prometheus waits 10."""
 
 STATES = ("ready", "delayed", "invisible", "waiting", "dead")
 
@@ -93,37 +85,23 @@ TOTALS = {
 """Counters of queues: their name without `_total`, the field of the statistics, and their help.
 Each total of the statistics is one, unless its parts have labels."""
 
+WINDOW = ("queue", "group", "window", "unit")
+"""The labels of a window or a quota."""
+
 COUNTERS = {
     "dpq_buried": (("queue", "reason"), "Tasks that became dead letters."),
-    "dpq_rate_limited": (
-        ("queue", "group", "member"),
-        "Deliveries that met a limit of a host; _other: of tasks whose group has none of its own.",
-    ),
-    "dpq_limit_answers": (
-        ("queue", "status"),
-        "Deliveries that met a limit of a host, by its status; 503 and 529: with a time.",
-    ),
-    "dpq_limit_granted_units": (
-        ("queue", "group", "window", "unit"),
-        "Units that were granted, as they were reserved.",
-    ),
-    "dpq_limit_allowed_units": (
-        ("queue", "group", "window", "unit"),
-        "Units that its rate allowed since this exporter knows it.",
-    ),
+    "dpq_rate_limited": (("queue", "group", "member"), "Deliveries that met a limit of a host."),
+    "dpq_limit_answers": (("queue", "status"), "The same, by the status of the answer."),
+    "dpq_server_evicted_keys": ((), "Keys that the server removed since its memory was full."),
+    "dpq_limit_granted_units": (WINDOW, "Units that were granted, as they were reserved."),
 }
 """Other counters: their name without `_total`, their labels and help."""
 
-SERVER = {
-    "dpq_server_evicts": (
-        *("maxmemory_policy", "noeviction", 0),
-        "1 if the server removes keys when its memory is full.",
-    ),
-    "dpq_server_aof": (*("aof_enabled", 1, 1), "1 if the server writes each change to a file."),
-}
-"""Gauges of the server: a field of INFO, its good value and what that counts as, and their help."""
-
 GAUGES = {
+    "dpq_up": ((), "1 if the server answered."),
+    "dpq_queues_left_out": ((), "Queues that this scrape has not read."),
+    "dpq_server_evicts": ((), "1 if the server removes keys when its memory is full."),
+    "dpq_server_aof": ((), "1 if the server writes each change to a file."),
     "dpq_tasks": (("queue", "state"), "Tasks in each state."),
     **{f"dpq_{name}": (("queue",), " ".join(_ABOUT.get(name, "").split())) for name in HELD},
     "dpq_oldest_due_seconds": (("queue",), "Seconds since the oldest ready task became due."),
@@ -138,29 +116,14 @@ GAUGES = {
     "dpq_worker_busy": (("queue",), "Handlers that run on tasks of this queue."),
     "dpq_longest_run_seconds": (("queue",), "Seconds that the longest running task has run."),
     "dpq_worker_longest_run_seconds": (("queue", "worker"), "The same, of each worker."),
-    "dpq_groups_closed": (
-        ("queue", "why"),
-        "Groups that are closed now; _other: those that have no labels of their own.",
-    ),
+    "dpq_groups_closed": (("queue",), "Groups that are closed now."),
     "dpq_group_open": (("queue", "group"), "1 if a task may run now; the queue is the group ''."),
     "dpq_group_closed": (("queue", "group", "why"), "1 for the reason why no task may run now."),
-    "dpq_group_opens_in_seconds": (
-        ("queue", "group"),
-        "Seconds until a task may run; +Inf: when opened by hand. None if a lease must end first.",
-    ),
+    "dpq_group_opens_in_seconds": (("queue", "group"), "Seconds until a task may run, or +Inf."),
     "dpq_group_waiting": (("queue", "group"), "Tasks that are due and have not begun."),
-    "dpq_limit_rate": (
-        ("queue", "group", "window", "unit"),
-        "Units a second; learned if adaptive.",
-    ),
-    "dpq_limit_burst": (
-        ("queue", "group", "window", "unit"),
-        "Units that a rested limit has left.",
-    ),
-    "dpq_limit_units_left": (
-        ("queue", "group", "window", "unit"),
-        "Units that would be granted now; of a quota, those of the period.",
-    ),
+    "dpq_limit_rate": (WINDOW, "Units a second; learned if adaptive."),
+    "dpq_limit_burst": (WINDOW, "Units that a rested limit has left."),
+    "dpq_limit_units_left": (WINDOW, "Units that would be granted now; of a quota: in its period."),
     "dpq_queue_up": (("queue",), "1 if the queue could be read."),
 }
 """Gauges: their labels and help."""
@@ -171,19 +134,8 @@ TIMES = {
 }
 
 
-class Reading(NamedTuple):
-    """The state of a queue, for one scrape.
-
-    Attributes:
-        allowed: The units that each limit's rate has allowed, by group, window and unit.
-        unlabelled: The number of times that tasks of groups without labels have met a limit.
-    """
-
-    snapshot: Snapshot
-    states: Sequence[LimitState]
-    now_ms: float
-    allowed: Mapping[tuple[str, ...], float]
-    unlabelled: int
+Tell = Callable[..., None]
+"""Adds a sample of one queue: the name of the metric, its value, and its labels but the queue's."""
 
 
 class Meter:
@@ -193,68 +145,45 @@ class Meter:
         """Take the watch of a queue, and the function that reads its snapshot."""
         self.watch, self._snapshot = watch, snapshot
         self._groups: list[str] = []
-        self._allowed: dict[tuple[str, ...], float] = {}
-        self._read_ms = math.inf
         self._unlabelled = 0
 
-    def read(self) -> Reading:
-        """Read the queue.
+    def tell(self, tell: Tell) -> QueueStats:
+        """Read the queue, and tell all of it.
 
         Raises:
             RedisError: The queue cannot be read.
             DPQError: The queue cannot be read.
         """
-        session = session_of(self.watch.queue)
+        run, browser = session_of(self.watch.queue).run, self.watch.browser
         snapshot = self._snapshot()
-        groups = self._chosen()
-        found = session.run(self.watch.browser.states, groups)
-        self._groups = [state.group for state in found.states[2:] if state.group and _own(state)]
-        states = [found.states[0], *(each for each in found.states[2:] if _own(each))]
-        labelled = sum(state.rate_limited for state in states)
-        # No counter may fall, and the totals were read a moment before.
-        self._unlabelled = max(self._unlabelled, snapshot.stats.rate_limited - labelled)
-        allowed = self._allow(states, found.now_ms)
-        return Reading(snapshot, states, found.now_ms, allowed, self._unlabelled)
-
-    def _chosen(self) -> list[str]:
-        """Choose the groups with labels: those of the last scrape stay, so that series go on."""
-        chosen, cursor = dict.fromkeys(self._groups), "0"
+        chosen, cursor = dict.fromkeys(self._groups), "0"  # known ones stay, so that series go on
         for _ in range(PAGES if len(chosen) < GROUPS else 0):
-            run = session_of(self.watch.queue).run
-            cursor, names = run(self.watch.browser.own_limits, cursor)
+            cursor, names = run(browser.own_limits, cursor)
             chosen |= dict.fromkeys(sorted(name for name in names if name != OTHER))
             if cursor == "0" or len(chosen) >= GROUPS:
                 break
-        return list(chosen)[:GROUPS]
-
-    def _allow(
-        self, states: Sequence[LimitState], now_ms: float
-    ) -> Mapping[tuple[str, ...], float]:
-        """Add what the rates have allowed since the last scrape, by the server's clock."""
-        seconds, before = max(0.0, now_ms - self._read_ms) / 1000, self._allowed
-        self._allowed = {
-            (state.group or "", *names): before.get((state.group or "", *names), 0.0)
-            + rate * seconds * ((state.group or "", *names) in before)
-            for state in states
-            for names, (_, rate) in _rates(state).items()
-        }
-        self._read_ms = now_ms
-        return self._allowed
+        found = run(browser.states, list(chosen)[:GROUPS])
+        whole, own = found.states[0], [state for state in found.states[2:] if _own(state)]
+        self._groups = [state.group for state in own if state.group]
+        labelled = sum(state.rate_limited for state in (whole, *own))
+        # No counter may fall, and the totals were read a moment before.
+        self._unlabelled = max(self._unlabelled, snapshot.stats.rate_limited - labelled)
+        tell("dpq_rate_limited", self._unlabelled, OTHER, "")
+        _tell_counts(tell, snapshot.stats)
+        _tell_state(tell, snapshot)
+        _tell_workers(tell, snapshot)
+        named = sum(state.waiting for state in own)
+        if whole.waiting >= named:  # both were read in one step, so this holds
+            tell("dpq_group_waiting", whole.waiting - named, OTHER)
+        for state in (whole, *own):
+            _tell_scope(tell, state, found.now_ms)
+        _tell_met(tell, (whole, *own))
+        return snapshot.stats
 
 
 def _own(state: LimitState) -> bool:
     rated = state.windows or state.quotas or state.concurrency is not None
     return bool(rated) and not state.default and state.group is not None
-
-
-@dataclass
-class _Table:
-    """The samples of one scrape; a sample with the same labels as another replaces it."""
-
-    rows: dict[str, dict[tuple[str, ...], float]] = field(default_factory=dict)
-
-    def set(self, name: str, value: float, *labels: str) -> None:
-        self.rows.setdefault(name, {})[tuple(map(label, labels))] = float(value)
 
 
 def label(text: str) -> str:
@@ -281,13 +210,10 @@ class Exporter:
     ) -> None:
         self._directory, self._clock, self._name = directory, clock, label(server)
         self._read_snapshot = snapshot or (lambda name, watch: watch.read())
-        self._meters = Kept(directory, self._meter)
-        self._lock = threading.Lock()
+        self._meter_of = one_each(directory, self._meter)
+        self._shared = Shared(clock)
         self._unread: set[str] = set()
-        self._looking: threading.Thread | None = None
-        self._found: list[Metric] = []
         self._names: Sequence[str] = ("",)  # the queues of the last scrape
-        self._at = -math.inf
         self.registry = CollectorRegistry(auto_describe=False)
         self.registry.register(self)
 
@@ -295,67 +221,40 @@ class Exporter:
         """Write all metrics in Prometheus' text format."""
         return generate_latest(self.registry)
 
-    def describe(self) -> Iterable[Metric]:
-        """Return nothing, so that a registry need not read a server for the names."""
-        return []
-
     def collect(self) -> Iterator[Metric]:
         """Return the metrics, at most a second old.
 
         If the server does not answer, `dpq_up` is 0, and the verdict on each queue `server away`.
         """
-        with self._lock:
-            if self._clock() - self._at >= FRESH_SECONDS:
-                self._found = [self._of_server(each) for each in self._within(WITHIN_SECONDS)]
-                self._at = self._clock()
-            found = self._found
-        yield from found
+        yield from self._shared.get("metrics", self._look)
 
-    def _within(self, seconds: float) -> list[Metric]:
-        """Read in another thread, so that a silent server or name server cannot delay a scrape."""
-        found: list[list[Metric]] = []
-        if self._looking is None or not self._looking.is_alive():
-
-            def look() -> None:
-                try:
-                    found.append(self._read())
-                except (RedisError, OSError, DPQError):
-                    found.append(self._away())
-                except Exception:  # log a fault of this program: a scrape must not end by it
-                    log.exception("metrics: a scrape failed")
-
-            self._looking = threading.Thread(target=look, name="dpq-metrics", daemon=True)
-            self._looking.start()
-            self._looking.join(seconds)
-        return found[0] if found else self._away()
+    def _look(self) -> list[Metric]:
+        try:
+            return self._read()
+        except (RedisError, OSError, DPQError):
+            return self._away()
 
     def _away(self) -> list[Metric]:
         """Say that the server does not answer, of each queue that the last scrape has read."""
-        table = _Table()
+        scrape = _Scrape(self._name)
+        scrape.set("dpq_up", 0)
         for name in self._names:
-            _fill_verdict(table, name, VerdictState.SERVER_AWAY, needs_person=True)
-        return [_up(0), *(family for family in _families(table) if family.samples)]
-
-    def _of_server(self, family: Metric) -> Metric:
-        """Give the label `server` to each sample."""
-        family.samples = [
-            sample._replace(labels={"server": self._name, **sample.labels})
-            for sample in family.samples
-        ]
-        return family
+            _tell_verdict(partial(scrape.of_queue, name), VerdictState.SERVER_AWAY, True)
+        return list(scrape.families())
 
     def _read(self) -> list[Metric]:
         began, names = self._clock(), self._directory.names()
-        table, times, read = _Table(), [], 0
+        scrape, read = _Scrape(self._name), 0
         for name in names[:OPEN_QUEUES]:
             if self._clock() - began >= READ_SECONDS:
                 break
             read += 1
-            meter = self._meters.get(name)
+            meter = self._meter_of(name)
             if meter is None:
                 continue
+            tell = partial(scrape.of_queue, name)
             try:
-                reading = meter.read()
+                stats = meter.tell(tell)
             except (RedisConnectionError, RedisTimeoutError):
                 raise
             # An error in one queue does not stop the others.
@@ -363,93 +262,84 @@ class Exporter:
                 if name not in self._unread:
                     log.warning("metrics: queue %r cannot be read: %s", name, error_line(error))
                 self._unread.add(name)
-                table.set("dpq_queue_up", 0, name)
+                tell("dpq_queue_up", 0)
                 continue
             self._unread.discard(name)
-            table.set("dpq_queue_up", 1, name)
-            fill(table, name, reading)
-            times.append((label(name), reading.snapshot.stats))
-        left_out = GaugeMetricFamily("dpq_queues_left_out", "Queues that this scrape has not read.")
-        left_out.add_metric([], len(names) - read)
-        self._names = [name for name, _ in times] or ("",)
-        return [_up(1), left_out, *self._server(names), *_families(table), *_histograms(times)]
+            tell("dpq_queue_up", 1)
+            scrape.times.append((label(name), stats))
+        self._names = [name for name, _ in scrape.times] or ("",)
+        scrape.set("dpq_up", 1)
+        scrape.set("dpq_queues_left_out", len(names) - read)
+        self._tell_server(scrape, names)
+        return list(scrape.families())
 
-    def _server(self, names: Sequence[str]) -> Iterator[Metric]:
-        """Read the settings of the server that endanger tasks; nothing if it does not show them."""
+    def _tell_server(self, scrape: "_Scrape", names: Sequence[str]) -> None:
+        """Tell the settings of the server that endanger tasks; nothing if it does not show them."""
         queue = next(filter(None, map(self._directory.get, names)), None)
         with suppress(RedisError):
-            info = {} if queue is None else queue.redis.info()
-            for name, (setting, good, value, about) in SERVER.items():
-                if isinstance(info, dict) and setting in info:
-                    told = value if info[setting] == good else 1 - value
-                    yield GaugeMetricFamily(name, about, value=told)
+            info = {} if queue is None else looking_client(queue.redis).info()
+            if isinstance(info, dict) and "aof_enabled" in info:
+                scrape.set("dpq_server_evicts", info.get("maxmemory_policy") != "noeviction")
+                scrape.set("dpq_server_aof", info["aof_enabled"] == 1)
+                scrape.set("dpq_server_evicted_keys", info.get("evicted_keys", 0))
 
     def _meter(self, queue: DPQ[Any]) -> Meter:
         watch = Watch(queue, self._clock)
         return Meter(watch, lambda: self._read_snapshot(queue.queue_name, watch))
 
 
-def _up(value: int) -> Metric:
-    return GaugeMetricFamily("dpq_up", "1 if the server answered.", value=value)
+class _Scrape:
+    """The samples of one scrape; a sample with the same labels as another replaces it."""
 
+    def __init__(self, server: str) -> None:
+        self._server = server
+        self._rows: dict[str, dict[tuple[str, ...], float]] = {}
+        self.times: list[tuple[str, QueueStats]] = []  # of each queue, for its histograms
 
-def _families(table: _Table) -> Iterator[Metric]:
-    for name, (labels, about) in GAUGES.items():
-        gauge = GaugeMetricFamily(name, about, labels=labels)
-        for values, value in table.rows.get(name, {}).items():
-            gauge.add_metric(values, value)
-        yield gauge
-    totals = {name: (("queue",), about) for name, (_, about) in TOTALS.items()}
-    for name, (labels, about) in (totals | COUNTERS).items():
-        counter = CounterMetricFamily(name, about, labels=labels)
-        for values, value in table.rows.get(name, {}).items():
-            counter.add_metric(values, value)
-        yield counter
+    def set(self, name: str, value: float, *labels: str) -> None:
+        """Add a sample."""
+        self._rows.setdefault(name, {})[tuple(map(label, labels))] = float(value)
 
+    def of_queue(self, queue: str, name: str, value: float, *labels: str) -> None:
+        """Add a sample of a queue: a `Tell`."""
+        self.set(name, value, queue, *labels)
 
-def _histograms(found: Sequence[tuple[str, Any]]) -> Iterator[Metric]:
-    """Write the times that the server counts; it keeps no sum, so there is no `_sum`."""
-    for name, (attribute, about) in TIMES.items():
-        histogram = HistogramMetricFamily(name, about, labels=("queue",))
-        for queue, stats in found:
+    def families(self) -> Iterator[Metric]:
+        """Return the metrics that have samples."""
+        totals = {name: (("queue",), about) for name, (_, about) in TOTALS.items()}
+        kinds = ((GaugeMetricFamily, GAUGES), (CounterMetricFamily, totals | COUNTERS))
+        for kind, metrics in kinds:
+            for name, (labels, about) in metrics.items():
+                family = kind(name, about, labels=("server", *labels))
+                for values, value in self._rows.get(name, {}).items():
+                    family.add_metric((self._server, *values), value)
+                if family.samples:
+                    yield family
+        for name, (attribute, about) in TIMES.items():
+            yield self._histogram(name, attribute, about)
+
+    def _histogram(self, name: str, attribute: str, about: str) -> Metric:
+        """Write the times that the server counts; it keeps no sum, so there is no `_sum`."""
+        histogram = HistogramMetricFamily(name, about, labels=("server", "queue"))
+        for queue, stats in self.times:
             times: Times | None = getattr(stats, attribute)
             if times is not None:
                 rows = [(f"{bound:g}", float(count)) for bound, count in times.buckets]
                 buckets = [*rows, ("+Inf", float(times.count))]
-                histogram.add_metric([queue], buckets, None)
-                histogram.add_sample(f"{name}_count", {"queue": queue}, float(times.count))
-        yield histogram
+                histogram.add_metric([self._server, queue], buckets, None)
+                where = {"server": self._server, "queue": queue}
+                histogram.add_sample(f"{name}_count", where, float(times.count))
+        return histogram
 
 
-def fill(table: _Table, queue: str, reading: Reading) -> None:
-    """Add the samples of a queue to the table."""
-    snapshot, states = reading.snapshot, reading.states
-    stats = snapshot.stats
+def _tell_counts(tell: Tell, stats: QueueStats) -> None:
     for name in STATES:
-        table.set("dpq_tasks", getattr(stats, name), queue, name)
+        tell("dpq_tasks", getattr(stats, name), name)
     for name in HELD:
-        table.set(f"dpq_{name}", getattr(stats, name), queue)
+        tell(f"dpq_{name}", getattr(stats, name))
     for name, (attribute, _) in TOTALS.items():
-        table.set(name, getattr(stats, attribute), queue)
-    table.set("dpq_oldest_due_seconds", stats.oldest_ready_seconds or 0, queue)
-    verdict = snapshot.verdict
-    if drain := verdict.drain:
-        seconds = math.inf if drain.state in ("stalled", "will not drain") else drain.seconds
-        if seconds is not None:
-            table.set("dpq_drain_seconds", seconds, queue)
-    for kind in Warned:
-        table.set("dpq_warning", kind in verdict.warnings, queue, kind.value)
-    _fill_verdict(table, queue, verdict.state, needs_person=verdict.needs_person)
-    table.set("dpq_paused", bool(snapshot.survey.paused_until), queue)
-    _fill_workers(table, queue, snapshot)
-    closed = Counter(  # a spent limit closes its group as soon as a task waits
-        str(state.reason)
-        for state in states[1:]
-        if state.reason and (state.waiting or state.reason in ("rate limited", "closed by hand"))
-    )
-    for why, number in closed.items():
-        table.set("dpq_groups_closed", number, queue, why)
-    table.set("dpq_groups_closed", max(0, snapshot.survey.closed - closed.total()), queue, OTHER)
+        tell(name, getattr(stats, attribute))
+    tell("dpq_oldest_due_seconds", stats.oldest_ready_seconds or 0)
     for name, total, parts, rest in (
         ("dpq_buried", "buried", DEATHS, "other"),
         ("dpq_limit_answers", "rate_limited", STATUSES, "429"),
@@ -457,98 +347,85 @@ def fill(table: _Table, queue: str, reading: Reading) -> None:
         counts = {part.replace("_", " "): getattr(stats, f"{total}_{part}") for part in parts}
         left = getattr(stats, total) - sum(counts.values())
         for part, count in {**counts, rest: left}.items():
-            table.set(name, max(0, count), queue, part)
-    for state in states:
-        _fill_scope(table, queue, state, reading.now_ms)
-    _fill_met(table, queue, states)
-    table.set("dpq_rate_limited", reading.unlabelled, queue, OTHER, "")
-    for names, units in reading.allowed.items():
-        table.set("dpq_limit_allowed_units", units, queue, *names)
-    named = sum(state.waiting for state in states[1:])
-    if states[0].waiting >= named:  # both were read in one step, so this holds
-        table.set("dpq_group_waiting", states[0].waiting - named, queue, OTHER)
+            tell(name, max(0, count), part)
 
 
-def _fill_verdict(table: _Table, queue: str, state: VerdictState, *, needs_person: bool) -> None:
+def _tell_state(tell: Tell, snapshot: Snapshot) -> None:
+    verdict = snapshot.verdict
+    if drain := verdict.drain:
+        seconds = math.inf if drain.state in ("stalled", "will not drain") else drain.seconds
+        if seconds is not None:
+            tell("dpq_drain_seconds", seconds)
+    for kind in Warned:
+        tell("dpq_warning", kind in verdict.warnings, kind.value)
+    _tell_verdict(tell, verdict.state, verdict.needs_person)
+    tell("dpq_paused", bool(snapshot.survey.paused_until))
+    tell("dpq_groups_closed", snapshot.survey.closed)
+
+
+def _tell_verdict(tell: Tell, state: VerdictState, needs_person: bool) -> None:
     for each in VerdictState:
-        table.set("dpq_verdict", each is state, queue, each.value)
-    table.set("dpq_needs_person", needs_person, queue)
+        tell("dpq_verdict", each is state, each.value)
+    tell("dpq_needs_person", needs_person)
 
 
-def _fill_workers(table: _Table, queue: str, snapshot: Snapshot) -> None:
+def _tell_workers(tell: Tell, snapshot: Snapshot) -> None:
     workers, survey = snapshot.workers, snapshot.survey
-    table.set("dpq_workers", len(workers), queue)
-    table.set("dpq_workers_quiet", sum(bool(each.quiet_since) for each in workers), queue)
-    table.set("dpq_worker_slots", sum(each.concurrency for each in workers), queue)
-    table.set("dpq_worker_busy", sum(each.running for each in workers), queue)
+    tell("dpq_workers", len(workers))
+    tell("dpq_workers_quiet", sum(bool(each.quiet_since) for each in workers))
+    tell("dpq_worker_slots", sum(each.concurrency for each in workers))
+    tell("dpq_worker_busy", sum(each.running for each in workers))
     runs = [(w.longest_seconds, w.name) for w in workers if w.longest_seconds is not None]
     runs = sorted(runs)[-WORKERS:]
     longest = runs[-1][0] if runs else 0.0
     if not workers and survey.oldest_ms is not None:  # consumers that are no workers
         longest = max(0.0, survey.now_ms - survey.oldest_ms) / 1000
-    table.set("dpq_longest_run_seconds", longest, queue)
+    tell("dpq_longest_run_seconds", longest)
     for seconds, name in runs:  # of workers with the same name, the longest run stays
-        table.set("dpq_worker_longest_run_seconds", seconds, queue, name)
+        tell("dpq_worker_longest_run_seconds", seconds, name)
 
 
-def _fill_met(table: _Table, queue: str, states: Sequence[LimitState]) -> None:
-    """Add the deliveries that met a limit of a host: of a pool, by member; the rest is `""`."""
+def _tell_met(tell: Tell, states: Sequence[LimitState]) -> None:
+    """Tell the deliveries that met a limit of a host: of a pool, by member; the rest is `""`."""
     places = MEMBERS
     for state in states:
         members = state.members if len(state.members) <= places else ()
         places -= len(members)
         if _own(state) or state.rate_limited:
             rest = state.rate_limited - sum(each.rate_limited for each in members)
-            table.set("dpq_rate_limited", max(0, rest), queue, state.group or "", "")
+            tell("dpq_rate_limited", max(0, rest), state.group or "", "")
         for each in members:
-            table.set("dpq_rate_limited", each.rate_limited, queue, state.group or "", each.name)
+            tell("dpq_rate_limited", each.rate_limited, state.group or "", each.name)
 
 
-def _rates(state: LimitState) -> dict[tuple[str, str], tuple[int, float]]:
-    """Return the number and the rate, units a second, of each window, by its name and unit."""
-    found: dict[tuple[str, str], tuple[int, float]] = {}
-    for number, window in enumerate(state.windows):
-        rate = 0.0
-        for each in state.members or (state,):
-            learned = each.rate if number == 0 and each.rate is not None else window.rate
-            rate += learned / window.per
-        names = (f"{window.per:g}s", window.unit)
-        if names not in found or rate < found[names][1]:
-            found[names] = number, rate
-    return found
-
-
-def _fill_scope(
-    table: _Table,
-    queue: str,
-    state: LimitState,
-    now_ms: float,
-) -> None:
-    scope = state.group or ""
+def _tell_scope(tell: Tell, state: LimitState, now_ms: float) -> None:
+    """Tell of one limit: whether it is open, and its windows and quotas."""
+    scope, members = state.group or "", state.members or (state,)
     if state.group is not None:
-        table.set("dpq_group_waiting", state.waiting, queue, scope)
-    table.set("dpq_group_open", state.open, queue, scope)
+        tell("dpq_group_waiting", state.waiting, scope)
+    tell("dpq_group_open", state.open, scope)
     if state.reason:
-        table.set("dpq_group_closed", 1, queue, scope, state.reason)
+        tell("dpq_group_closed", 1, scope, state.reason)
     if state.opens_at is not None:
         opens_in = max(0.0, state.opens_at.timestamp() - now_ms / 1000)
-        table.set("dpq_group_opens_in_seconds", opens_in, queue, scope)
+        tell("dpq_group_opens_in_seconds", opens_in, scope)
     elif state.open or state.reason == "closed by hand":
-        opens_in = 0.0 if state.open else math.inf
-        table.set("dpq_group_opens_in_seconds", opens_in, queue, scope)
-    members = state.members or (state,)
-    for names, (number, rate) in _rates(state).items():
-        where = (queue, scope, *names)
-        table.set("dpq_limit_rate", rate, *where)
-        table.set("dpq_limit_burst", state.windows[number].at_once * len(members), *where)
-        if all(len(each.units_left) > number for each in members):
-            left = sum(each.units_left[number] for each in members)
-            table.set("dpq_limit_units_left", left, *where)
-        if all(len(each.granted) > number for each in members):
-            granted = sum(each.granted[number] for each in members)
-            table.set("dpq_limit_granted_units", granted, *where)
+        tell("dpq_group_opens_in_seconds", 0.0 if state.open else math.inf, scope)
+    slowest: dict[tuple[str, str], float] = {}  # of windows of the same length and unit
+    for number, window in enumerate(state.windows):
+        learned = [each.rate if number == 0 else None for each in members]
+        rate = sum(window.rate if each is None else each for each in learned) / window.per
+        names = (f"{window.per:g}s", window.unit)
+        if rate >= slowest.get(names, math.inf):
+            continue
+        slowest[names] = rate
+        tell("dpq_limit_rate", rate, scope, *names)
+        tell("dpq_limit_burst", window.at_once * len(members), scope, *names)
+        for name, field in (("units_left", "units_left"), ("granted_units", "granted")):
+            units = [getattr(each, field) for each in members]
+            if all(len(each) > number for each in units):
+                tell(f"dpq_limit_{name}", sum(each[number] for each in units), scope, *names)
     for number, quota in enumerate(state.quotas):
         lefts = [each.quotas[number].left for each in members if len(each.quotas) > number]
         if lefts:
-            period = quota.quota.period
-            table.set("dpq_limit_units_left", sum(lefts), queue, scope, period, quota.quota.unit)
+            tell("dpq_limit_units_left", sum(lefts), scope, quota.quota.period, quota.quota.unit)

@@ -48,8 +48,7 @@ class Adapter(BaseAdapter):
                 host. A name that no group may have is shortened, with a hash.
             transport: The adapter that sends; None makes an `HTTPAdapter`. It must not retry by
                 itself (`max_retries`): retries inside of it would take no unit.
-            options: Those of all transports: `cost`, `timeout`, `priority`, `member`, `prepare`,
-                `spent`, `when_away`. `TransportOptions` describes them.
+            options: `cost`, `timeout` and others, as `TransportOptions` describes them.
 
         Raises:
             ConfigurationError: An argument is out of its bounds, or `transport` retries.
@@ -66,15 +65,7 @@ class Adapter(BaseAdapter):
             )
 
     def send(self, request: PreparedRequest, stream: bool = False, **more: Any) -> Response:  # type: ignore[override]
-        """Wait for the units, send the request, report its answer.
-
-        Raises:
-            LimitTimeoutError: The units are not there within the adapter's `timeout`. Nothing was
-                sent.
-            ConfigurationError: The group is a pool, and no option says which member the request
-                uses; or the pool does not have it. Nothing was sent.
-            RedisError: The limiter is away, and `when_away` is "raise". Nothing was sent.
-        """
+        """Wait for the units, send the request, report its answer."""
         exchange: Exchange[PreparedRequest] = Exchange(self._queue, self._options)
         exchange.take(request, urlsplit(request.url or "").hostname)
         sent = request.copy()  # a redirect is made from the other one: it carries no key away

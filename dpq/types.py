@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from dpq.limits.states import LimitState as LimitState
     from dpq.limits.states import MemberState as MemberState
     from dpq.limits.states import QuotaState as QuotaState
-    from dpq.model.batch_state import BatchState as BatchState
     from dpq.model.history import Event as Event
     from dpq.model.history import Slot as Slot
     from dpq.model.history import Times as Times
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from dpq.model.queue_settings import Order as Order
     from dpq.model.queue_settings import Payloads as Payloads
     from dpq.model.queue_settings import Settings as Settings
+    from dpq.model.reports import BatchState as BatchState
     from dpq.model.reports import BulkProgress as BulkProgress
     from dpq.model.reports import Health as Health
     from dpq.model.reports import Imported as Imported
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from dpq.model.reports import Problem as Problem
     from dpq.model.reports import QueueStats as QueueStats
     from dpq.model.reports import WorkerInfo as WorkerInfo
-    from dpq.model.result_data import Progress as Progress
-    from dpq.model.result_data import Result as Result
     from dpq.model.task import Cost as Cost
     from dpq.model.task import DeadTask as DeadTask
     from dpq.model.task import OnDead as OnDead
     from dpq.model.task import OnDuplicate as OnDuplicate
+    from dpq.model.task_data import Progress as Progress
+    from dpq.model.task_data import Result as Result
     from dpq.queue.admin import Admin as Admin
     from dpq.queue.admin_async import AsyncAdmin as AsyncAdmin
     from dpq.queue.dead import DeadLetters as DeadLetters
@@ -48,35 +48,28 @@ if TYPE_CHECKING:
     from dpq.tasks import TaskFunction as TaskFunction
 
 _HOMES = {
-    "explain.drain": ("Drain",),
-    "explain.verdict": ("Verdict", "VerdictState"),
-    "limits.budget": ("Budget",),
-    "limits.states": ("LimitState", "MemberState", "QuotaState"),
-    "model.batch_state": ("BatchState",),
-    "model.history": ("Event", "Slot", "Times"),
-    "model.queue_settings": ("Bounds", "Fairness", "Order", "Payloads", "Settings"),
+    "explain.drain": "Drain",
+    "explain.verdict": "Verdict VerdictState",
+    "limits.budget": "Budget",
+    "limits.states": "LimitState MemberState QuotaState",
+    "model.history": "Event Slot Times",
+    "model.queue_settings": "Bounds Fairness Order Payloads Settings",
     "model.reports": (
-        "BulkProgress",
-        "Health",
-        "Imported",
-        "LeaseInfo",
-        "Problem",
-        "QueueStats",
-        "WorkerInfo",
+        "BatchState BulkProgress Health Imported LeaseInfo Problem QueueStats WorkerInfo"
     ),
-    "model.result_data": ("Progress", "Result"),
-    "model.task": ("Cost", "DeadTask", "OnDead", "OnDuplicate"),
-    "queue.admin": ("Admin",),
-    "queue.admin_async": ("AsyncAdmin",),
-    "queue.dead": ("DeadLetters",),
-    "queue.dead_async": ("AsyncDeadLetters",),
-    "queue.permits": ("Permit",),
-    "queue.permits_async": ("AsyncPermit",),
-    "tasks": ("TaskFunction",),
+    "model.task": "Cost DeadTask OnDead OnDuplicate",
+    "model.task_data": "Progress Result",
+    "queue.admin": "Admin",
+    "queue.admin_async": "AsyncAdmin",
+    "queue.dead": "DeadLetters",
+    "queue.dead_async": "AsyncDeadLetters",
+    "queue.permits": "Permit",
+    "queue.permits_async": "AsyncPermit",
+    "tasks": "TaskFunction",
 }
 """The module of DPQ that defines each name."""
 
-__all__ = [name for names in _HOMES.values() for name in names]
+__all__ = [name for names in _HOMES.values() for name in names.split()]
 
 if not TYPE_CHECKING:  # a type checker would take any name for one of this module
     __getattr__ = late(__name__, _HOMES)

@@ -22,7 +22,7 @@ import sysconfig
 import threading
 import time
 import warnings
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -35,7 +35,6 @@ EXTENSIONS = Path(sysconfig.get_config_var("DESTSHARED") or STDLIB / "lib-dynloa
 HOSTS = ("modules", "submodules")
 UNDER_WAY_S = 0.25  # what arrives so soon after a 429 was sent before it
 MOST_CLOSING_S = 2  # of a closing that is ignored; else it is 1
-UNPARSABLE = ("lib2to3/tests/data/*.py", "test/tokenizedata/bad*.py", "test/bad*.py")
 
 
 def host_of(module: str) -> str:
@@ -52,29 +51,7 @@ class Page(NamedTuple):
     lines: int = 0
 
 
-class Library(NamedTuple):
-    """The pages that a crawl from the start modules can reach, in breadth-first order.
-
-    Attributes:
-        pages: By module name.
-        broken: Start modules whose source does not parse: all that this build carries.
-        more: Pages that exist beyond the budget, at least.
-    """
-
-    pages: dict[str, Page]
-    broken: list[str]
-    more: int
-
-    def references(self) -> Counter[str]:
-        """Count the modules that import each module."""
-        return Counter(name for page in self.pages.values() for name in page.imports)
-
-    def on_host(self, host: str) -> int:
-        """Count the pages of a host."""
-        return sum(host_of(name) == host for name in self.pages)
-
-
-def read_library(starts: Sequence[str], budget: int | None = None) -> Library:
+def read_library(starts: Sequence[str], budget: int | None = None) -> dict[str, Page]:
     """Read the start modules and all they lead to, breadth first, up to `budget` pages."""
     pages, waiting, known = {}, deque(starts), set(starts)
     while waiting and (budget is None or len(pages) < budget):
@@ -83,16 +60,10 @@ def read_library(starts: Sequence[str], budget: int | None = None) -> Library:
         new = [found for found in pages[name].imports if found not in known]
         known.update(new)
         waiting.extend(new)
-    if waiting:
-        for name, page in pages.items():
-            pages[name] = page._replace(imports=[found for found in page.imports if found in pages])
-    broken = {
-        ".".join(file.relative_to(STDLIB).with_suffix("").parts): file
-        for pattern in UNPARSABLE
-        for file in sorted(STDLIB.glob(pattern))
+    return {
+        name: page._replace(imports=[found for found in page.imports if found in pages])
+        for name, page in pages.items()
     }
-    unparsable = {name: page for name in broken if (page := read_page(name)).status == 422}
-    return Library(pages | unparsable, list(unparsable), len(waiting))
 
 
 def read_page(name: str) -> Page:
@@ -186,11 +157,6 @@ class Host:
             self.closed_until = self.closed_at + MOST_CLOSING_S
         return math.ceil(self.closed_until - now)
 
-    @property
-    def netloc(self) -> str:
-        """Its name and port, as in its address."""
-        return self.url.rpartition("/")[2]
-
 
 class Site:
     """The running server: where its hosts are, and what they have answered.
@@ -200,8 +166,8 @@ class Site:
         log: All requests, each host's in order.
     """
 
-    def __init__(self, library: Library, rates: dict[str, int]) -> None:
-        self.library = library
+    def __init__(self, pages: dict[str, Page], rates: dict[str, int]) -> None:
+        self.pages = pages
         self.hosts = {name: Host(rate) for name, rate in rates.items()}
         self.log: list[Answer] = []
 
@@ -225,7 +191,7 @@ class Site:
             if wait := host.wait(now):
                 self.log.append(Answer(now, name, module, 429))
                 return 429, {"Retry-After": str(wait)}, "over the limit"
-            page = self.library.pages.get(module) or read_page(module)
+            page = self.pages.get(module) or read_page(module)
             self.log.append(Answer(now, name, module, page.status))
         if page.status != 200:
             return page.status, {}, page.text
@@ -236,17 +202,17 @@ class Site:
 
 @contextmanager
 def serve(
-    library: Library,
+    pages: dict[str, Page],
     rates: dict[str, int],
     port: int = 0,
     tell: Callable[[int, str], None] = lambda status, module: None,
 ) -> Iterator[Site]:
-    """Serve `library` on loopback ports, one for each host that `rates` names.
+    """Serve `pages` on loopback ports, one for each host that `rates` names.
 
     `port` is that of the first host; 0 takes a free one. `tell` is called with each answer's status
     and module.
     """
-    site = Site(library, rates)
+    site = Site(pages, rates)
     with ExitStack() as stack:
         for name, host in site.hosts.items():
             host.url = stack.enter_context(_listen(site, name, port, tell))
@@ -302,7 +268,7 @@ def main() -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: over.set())
     try:
-        with serve(Library({}, [], 0), {"all": asked.rate}, asked.port, tell) as site:
+        with serve({}, {"all": asked.rate}, asked.port, tell) as site:
             print(
                 f"{site.hosts['all'].url} answers {asked.rate} pages in any second, more with 429; "
                 "Ctrl-C ends it",

@@ -2,81 +2,42 @@
 
 python examples/crawler.py [--url redis://...] [--modules N] [--rate N]
 
-This file is all that a crawler needs; the rest starts it as three processes, kills one of them
-half-way, and lets three other ways crawl the same pages, to compare (_crawl_demo.py).
+Three consumers share the queue, each a process; one is killed half-way. A page is a task in the
+group of its host. Its priority is the number of links to it, so it rises while the task waits.
 """
 
+import argparse
 import json
+import math
+import subprocess
 import sys
-from collections.abc import Callable
-from contextlib import suppress
-from urllib.error import HTTPError, URLError
+import time
+from collections import Counter
+from collections.abc import Iterator
+from tempfile import TemporaryDirectory
+from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import ProxyHandler, build_opener
 
-from dpq import DPQ, LeaseLostError, Push, RateLimited, Task, TaskNotFoundError
+from _stdlib_site import HOSTS, Site, read_library, serve
 
-LEASE_S = 3  # a page takes milliseconds; the task of a killed consumer is back after this time
+from dpq import DPQ, Push, RateLimited
+
+LINKED = "stdlib:linked"  # a hash of this program: page -> links to it
+START = ["asyncio", "http.server", "unittest"]
+CONSUMERS = 3
 http = build_opener(ProxyHandler({}))  # loopback needs no proxy
 
-Tell = Callable[[str, Task[str]], None]
-"""How a consumer tells those who watch what it did; the queue needs none of it."""
 
-
-class BrokenPageError(Exception):
-    """The site has no such module, or its source does not parse: asking again would not help."""
-
-
-def set_limits(q: DPQ[str], rates: dict[str, int], slack: float | None = None) -> None:
-    """Write down what each host allows, in pages a second: all consumers obey at once.
-
-    `slack` is by how many seconds the times on the way to a host differ; None: 429s will tell.
-    """
-    for host, rate in rates.items():
-        q.set_limit(rate, per=1, group=host, slack=slack)
-
-
-def consume(url: str, queue_name: str, tell: Tell) -> None:
-    """Work until nothing is left to do; a pop waits until a limit allows the next page."""
-    with DPQ.from_url(url, queue_name, default_visibility=LEASE_S) as q:
-        while q.size():
-            # A 429 leaves `visit` as RateLimited: the lease gives the task back, uncounted, and
-            # closes its host for all consumers. They go on with the other host.
-            # Another error of the site is a failed attempt: the page comes again after a while.
-            with suppress(LeaseLostError, TaskNotFoundError, URLError), q.lease(timeout=1) as task:
-                if task:
-                    visit(q, task, describe, tell)
-
-
-def describe(page: str, references: int = 0) -> Push[str]:
-    """Say how a page waits: the more modules import it the sooner, in the group of its host."""
-    return Push(
-        payload=page,
-        key=page,
-        priority=references,
-        on_duplicate="raise_priority",
-        group=urlsplit(page).netloc,
-    )
-
-
-def visit(q: DPQ[str], task: Task[str], describe: Callable[..., Push[str]], tell: Tell) -> None:
-    """Fetch a page, push what it links to, and settle the task; RateLimited leaves it as it is."""
-    if is_second_copy(q, task):
-        q.cancel(task.id)
-        return
-    tell("popped", task)
-    try:
-        links = fetch(task.payload)
-    except BrokenPageError as error:
-        q.bury(task, error)
-        tell("buried", task)
-    except RateLimited:
-        tell("limited", task)
-        raise
-    else:
-        follow(q, task, links, describe)
-        if q.ack(task):
-            tell("acknowledged", task)
+def consume(q: DPQ[str]) -> None:
+    """Fetch pages until none is left; a pop waits until a limit allows the next page."""
+    while q.size():
+        # At a 429, `fetch` raises RateLimited: the lease gives the task back, uncounted, and closes
+        # its host for all consumers. They go on with the other host.
+        with q.lease(timeout=1) as task:
+            if task:
+                q.push_many(pushes(q, fetch(task.payload)))
+                print(f"{task.priority:3} links to {task.payload}", flush=True)
 
 
 def fetch(page: str) -> list[str]:
@@ -89,39 +50,74 @@ def fetch(page: str) -> list[str]:
         with error:
             if limit := RateLimited.from_headers(error.code, error.headers):
                 raise limit from None
-            if error.code >= 500:  # the site's own trouble passes
-                raise
-            raise BrokenPageError(error.read().decode()) from None
+            return []  # this Python has no such module: the page leads nowhere
 
 
-def follow(
-    q: DPQ[str], task: Task[str], links: list[str], describe: Callable[..., Push[str]]
-) -> None:
-    """Push the pages that a page links to, unless they were crawled already."""
-    crawled, importers = own_keys(q)
-    with q.redis.pipeline(transaction=False) as ask:
-        ask.hset(crawled, task.payload, task.id)
-        for link in links:
-            ask.sadd(importers + link, task.payload)  # a set: a second delivery counts once
-            ask.scard(importers + link)
-            ask.hexists(crawled, link)
-        _, *answers = ask.execute()
-    found = zip(links, answers[1::3], answers[2::3], strict=True)
-    q.push_many(describe(link, references) for link, references, known in found if not known)
+def pushes(q: DPQ[str], links: list[str]) -> Iterator[Push[str]]:
+    """Count the links to each page; one that was fetched stays known by its key."""
+    for link in links:
+        yield described(link, q.redis.hincrby(LINKED, link, 1))
 
 
-def is_second_copy(q: DPQ[str], task: Task[str]) -> bool:
-    """Tell whether the page was crawled already: pushed again in the instant of its ack."""
-    crawled, _ = own_keys(q)
-    return q.redis.hget(crawled, task.payload) not in (None, task.id.encode())
+def described(page: str, linked: int = 0) -> Push[str]:
+    """Say how a page waits."""
+    return Push(
+        page,
+        linked,
+        group=urlsplit(page).netloc,
+        key=page,
+        on_duplicate="raise_priority",
+        unique_for=math.inf,
+    )
 
 
-def own_keys(q: DPQ[str]) -> tuple[str, str]:
-    """Return this program's own keys: a hash of crawled pages, the prefix of importers' sets."""
-    return f"{q.queue_name}:crawled", f"{q.queue_name}:importers:"
+def least_seconds(site: Site) -> float:
+    """Return how long the hosts take for these pages at the pace that they allow."""
+    pages = Counter(answer.host for answer in site.log if answer.status != 429)
+    return max(pages[name] / host.rate - 1 for name, host in site.hosts.items())
+
+
+def main() -> int:
+    """Serve the pages, and let three consumers crawl them, one of which is killed half-way."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--url", help="the Redis server [an embedded one]")
+    parser.add_argument("--rate", type=int, default=20, help="pages a second, of the first host")
+    parser.add_argument("--modules", type=int, help="pages at most [all that can be reached]")
+    parser.add_argument("--consume", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.consume:
+        with DPQ[str].from_url(options.url, "stdlib", default_visibility=3) as q:
+            consume(q)
+        return 0
+
+    library = read_library(START, options.modules)
+    rates = dict(zip(HOSTS, (options.rate, max(1, options.rate * 3 // 4)), strict=True))
+    with (
+        serve(library, rates) as site,
+        TemporaryDirectory() as directory,
+        DPQ[str].from_url(url := options.url or f"embedded:{directory}", "stdlib") as q,
+    ):
+        for host in site.hosts.values():
+            q.set_limit(host.rate, per=1, group=urlsplit(host.url).netloc)
+        q.push_many(described(site.link(module)) for module in START)
+        command = [sys.executable, __file__, "--consume", "--url", url]
+        consumers = [subprocess.Popen(command) for _ in range(CONSUMERS)]
+        while len(site.log) < len(library) / 2 and consumers[0].poll() is None:
+            time.sleep(0.01)
+        consumers[0].kill()
+        print("kill -9 of a consumer: its page comes again when its lease ends", flush=True)
+        for consumer in consumers:
+            consumer.wait()
+        q.redis.delete(LINKED)
+        q.admin.drop()
+    lost = len(library) - len({answer.module for answer in site.log if answer.status != 429})
+    took = site.log[-1].at - site.log[0].at
+    print(
+        f"{len(library)} pages: {site.limited} of {len(site.log)} requests refused, {lost} pages "
+        f"lost by the kill, {took / least_seconds(site):.2f} of the least time under the limits"
+    )
+    return 1 if lost else 0
 
 
 if __name__ == "__main__":
-    from _crawl_demo import main  # not above: it imports this file
-
     sys.exit(main())

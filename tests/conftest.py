@@ -67,8 +67,7 @@ SHELLS = {
     *("test_async", "test_async_cancel", "test_heartbeats"),
     *("test_worker", "test_worker_threads", "test_worker_async", "test_worker_ends"),
     *("test_machine", "test_scheduler", "test_otel"),
-    *("test_limits_exact", "test_vendors", "test_web_cli"),
-    "test_web_chromium",
+    *("test_vendors", "test_web_cli", "test_web_chromium"),
     *("test_web_pages", "test_web_actions", "test_web_safety", "test_web_api", "test_web_acl"),
     *("test_web_history", "test_web_limits", "test_web_many", "test_web_server", "test_web_task"),
 }
@@ -77,10 +76,8 @@ and on fakeredis."""
 
 
 LONG = (
-    *("test_examples", "test_machine", "test_soak", "test_planted", "test_types", "test_docs"),
-    *("test_limits_exact", "test_cli_worker", "test_cli_run", "test_planted_faults"),
-    "test_web_chromium",
-    "test_guides_by_task",
+    *("test_examples", "test_machine", "test_soak", "test_types", "test_docs"),
+    *("test_cli_worker", "test_cli_run", "test_web_chromium", "test_guides_by_task"),
 )
 """Begun first, in this order: what is long and begins last, one process runs alone while the others
 are idle."""
@@ -96,8 +93,9 @@ _SHARED = {
 settings.register_profile(
     "quick", max_examples=20, stateful_step_count=40, derandomize=True, database=None, **_SHARED
 )
+settings.register_profile("mutants", settings.get_profile("quick"), phases=[Phase.generate])
 settings.register_profile("soak", max_examples=300, stateful_step_count=80, **_SHARED)
-if settings.get_current_profile_name() != "soak":
+if settings.get_current_profile_name() == "default":
     settings.load_profile("quick")
 
 

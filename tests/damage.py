@@ -204,9 +204,7 @@ def unreadable(field: str, text: str) -> Callable:
     def plant(probe, ids) -> set[Found]:
         part = "conf" if field == "queue_rules" else "limits"
         probe.redis.hset(probe.key(part), field, text)
-        return {
-            ("limit cannot be read", {"queue_rules": "", "groups": "*"}.get(field, field[6:])),
-        }
+        return {("limit cannot be read", {"queue_rules": "", "groups": "*"}.get(field, field[6:]))}
 
     plant.__name__ = f"unreadable_{field}_{text}"
     return plant

@@ -195,7 +195,7 @@ class _Confirmed:
         node = link.nodes.of(key_of(self._queue.queue_name, "ready"))
         if not (self._direct and node):
             return task_id, False
-        connection = link._idle[node.name][-1]
+        connection = link._links[node.name]._idle[-1]
         connection.send_command("WAIT", self._replicas, round(REPLICA_S * 1000))
         try:
             return task_id, int(connection.read_response()) >= self._replicas

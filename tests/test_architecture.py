@@ -123,7 +123,7 @@ QUEUES = r"(.*\.)?(queue|queues\[.*\]|q)"
 
 
 UNDOCUMENTED = re.compile(
-    r"nodes_manager|NEVER_DECODE|maint_notifications|user_on_connect_func|redis\._|"
+    r"nodes_manager|NEVER_DECODE|maint_notifications|redis\._|"
     r"connection\._(?:sock|writer|reader|parser)\b"
 )
 """Names of redis-py that it does not document."""

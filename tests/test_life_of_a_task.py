@@ -75,7 +75,7 @@ def test_a_function_stands_where_the_page_says(arrow):
     assert room in (arrow.source, arrow.target)
 
 
-MOST_CALLS, MOST_FILES = 16, 8
+MOST_CALLS, MOST_FILES = 16, 9
 """Of a warm push. More would be slower, and harder to follow."""
 
 Calls = list[tuple[str, str]]  # functions, and their files below dpq/

@@ -25,10 +25,11 @@ def about(report: Report) -> str:
         f"{row['title']} {row['version']}" for row in report["rows"] if "version" in row
     )
     load = f", load {report['load']}" if "load" in report else ""
+    rounds = f"{report['rounds']} round{'s' * (report['rounds'] != 1)}"
     what = f"{report['tasks']} tasks" if "tasks" in report else f"{report['requests']} requests"
     return (
         f"{report['when']}, commit {report['commit']}, {report['machine']}{load}, Python "
-        f"{report['python']}, {report['server']}; {what}, {report['rounds']} rounds, medians. "
+        f"{report['python']}, {report['server']}; {what}, medians of {rounds}. "
         f"{versions}."
     )
 

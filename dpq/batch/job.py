@@ -9,11 +9,15 @@ from urllib.parse import urlsplit
 from dpq import Quota, RateLimit
 from dpq.limits.answers import window_of
 from dpq.model.errors import ConfigurationError
-from dpq.model.validation import label
+from dpq.model.validation import label, milliseconds, whole_number
+from dpq.worker.base import MAX_CONCURRENCY
 
 BURST_SHARE = 0.15
 """Of a rate: if answers use 59 % of what is reserved, a batch reaches 0.79 of its rate at 0.05 of
 it, 0.94 at 0.1, 1.01 at 0.15, with the burst itself: measured once."""
+
+HEADER_NAME = re.compile(r"[\w!#$%&'*+.^`|~-]+", re.ASCII)
+"""A name of a header: RFC 9110, 5.6.2."""
 
 KINDS_OF_KEY = ("bearer", "basic", "token", "key", "api-key")
 """First words of the header Authorization: without a second one the key is missing."""
@@ -44,8 +48,8 @@ class BatchJob:
         retry_dead: Send the dead letters of the queue again.
 
     Raises:
-        ConfigurationError: `url` is no address of HTTP, `group` no name of a group, or a header has
-            no value that can be sent.
+        ConfigurationError: An argument is out of its bounds, `url` is no address of HTTP, or a
+            header has no value that can be sent.
     """
 
     file: Path
@@ -79,10 +83,17 @@ class BatchJob:
         if "#" in self.url:
             raise ConfigurationError("url has a #, which is not sent: write it as %23")
         for name, value in self.headers.items():
+            if not HEADER_NAME.fullmatch(name):
+                raise ConfigurationError(f"header {name!r}: its name must be letters, digits and -")
             if not (value.isascii() and value.isprintable() and value.strip()):
                 raise ConfigurationError(f"header {name} is empty, or no printable ASCII text")
             if name.lower() == "authorization" and value.strip().lower() in KINDS_OF_KEY:
                 raise ConfigurationError(f"header {name} has no key behind its first word")
+        whole_number("workers", self.workers, 1, MAX_CONCURRENCY)
+        milliseconds("timeout", self.timeout, least=0.001)
+        for limit in self.limits:
+            if not isinstance(limit, RateLimit | Quota):
+                raise ConfigurationError(f"limits has {limit!r}: it must be RateLimits and Quotas")
         self.file = Path(self.file)
         self.save = Path(self.save or self.file.with_suffix(".results.jsonl"))
         self.also = [Path(each) for each in self.also]
@@ -111,8 +122,3 @@ def fitted(window: RateLimit | Quota, largest: Mapping[str, int], host: str) -> 
         return window
     burst = max(1, round(window.rate * BURST_SHARE), largest.get(window.unit, 1))
     return replace(window, burst=burst)
-
-
-def queue_word(path: Path) -> str:
-    """Make a word for the name of a queue of a file's name."""
-    return re.sub(r"[^\w.-]", "-", path.stem, flags=re.ASCII)[:40]

@@ -18,15 +18,7 @@ from typing import Any
 
 from redis.exceptions import NoPermissionError
 
-from dpq import (
-    AsyncDPQ,
-    LeaseLostError,
-    Push,
-    Release,
-    Task,
-    TaskNotFoundError,
-    TaskState,
-)
+from dpq import AsyncDPQ, LeaseLostError, Push, Release, Task, TaskNotFoundError, TaskState
 from dpq.batch.job import BatchJob
 from dpq.batch.lines import SLICE_LINES, BatchError
 from dpq.batch.reader import Batch, Reader, Request
@@ -72,12 +64,9 @@ class Loader:
                     task = await batches.get(key=BATCH_KEY)
                 except TaskNotFoundError:
                     owns = await session_of(self._queue).send(absent(self._job.queue))
-                    named = {
-                        "file": self._batch.digest,
-                        "name": self._batch.path.name,
-                        "owns": owns,
-                    }
-                    await batches.push(named, key=BATCH_KEY, max_attempts=1_000_000)
+                    named = {"file": self._batch.digest, "name": self._batch.path.name}
+                    mark = named | {"owns": owns}
+                    await batches.push(mark, key=BATCH_KEY, max_attempts=1_000_000)
                     again = False
                     continue
                 self._owns = bool(task.payload.get("owns"))

@@ -32,39 +32,25 @@ FAULTS_SHOWN = 5
 
 
 class Request(NamedTuple):
-    """One line.
+    """One line."""
 
-    Attributes:
-        line: Its number, from 1.
-        known: The hash of its bytes.
-        path: The address to send it to, as the line names it; None for the one of the run.
-        cost: The units that the line names, or its tokens as estimated.
-    """
-
-    line: int
-    known: int
+    line: int  # its number, from 1
+    known: int  # the hash of its bytes
     custom_id: str | None
-    path: str | None
+    path: str | None  # the address to send it to, as the line names it; None: the one of the run
     body: dict[str, Any]
     priority: float
-    cost: Any
+    cost: Any  # the units that the line names, or its tokens as estimated
 
 
 class Batch(NamedTuple):
-    """A file that was checked.
-
-    Attributes:
-        digest: SHA-256 of its content, in hex.
-        hashes: The hash of each line; 0 for a blank one. 8 bytes a line are all that is kept.
-        total: The number of its requests.
-        largest: The largest cost of a request, by unit.
-    """
+    """A file that was checked."""
 
     path: Path
-    digest: str
-    hashes: "array[int]"
-    total: int
-    largest: dict[str, int]
+    digest: str  # SHA-256 of its content, in hex
+    hashes: "array[int]"  # of each line; 0 for a blank one. 8 bytes a line are all that is kept
+    total: int  # the number of its requests
+    largest: dict[str, int]  # the largest cost of a request, by unit
 
 
 class Reader:

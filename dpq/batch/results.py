@@ -11,7 +11,7 @@ import os
 import stat
 from array import array
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -176,14 +176,10 @@ class Results:
         """Remove results that stand there twice, and broken lines; return how many went."""
         if not (self.path.exists() or ordered):
             return 0
-        with self._locked() as file:
-            sources = [os.fdopen(os.dup(file), "rb")]
-            try:
-                sources += [path.open("rb") for path in self._also if ordered]
-                return self._rewrite(sources, ordered)
-            finally:
-                for source in sources:
-                    source.close()
+        with self._locked() as file, ExitStack() as opened:
+            own = opened.enter_context(os.fdopen(os.dup(file), "rb"))
+            also = [opened.enter_context(path.open("rb")) for path in self._also if ordered]
+            return self._rewrite([own, *also], ordered)
 
     def _rewrite(self, sources: Sequence[BinaryIO], ordered: bool) -> int:
         places = array("q", [-1]) * len(self._batch.hashes)

@@ -5,6 +5,7 @@
 
 import asyncio
 import logging
+import re
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
@@ -12,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dpq import AsyncDPQ, AsyncWorker
-from dpq.batch.job import BatchJob, fitted, queue_word
+from dpq.batch.job import BatchJob, fitted
 from dpq.batch.loader import Loader
 from dpq.batch.reader import Reader
 from dpq.batch.results import Results
@@ -87,7 +88,8 @@ class _Run:
         batch = reader.check()
         results = Results(job.answers, job.also, batch)
         results.read()
-        queue = job.queue or f"{queue_word(job.file)}-{batch.digest[:8]}"
+        word = re.sub(r"[^\w.-]", "-", job.file.stem, flags=re.ASCII)[:40]
+        queue = job.queue or f"{word}-{batch.digest[:8]}"
         limits = [fitted(each, batch.largest, job.host) for each in job.limits]
         self._job = replace(job, limits=limits, queue=queue)
         self._reader, self._batch, self._results = reader, batch, results

@@ -23,7 +23,7 @@ from dpq.cli._terminal import FAILED, USAGE, Failed
 from dpq.cli.daemon import HealthSource
 from dpq.model.backoff import longer_pause
 from dpq.model.reports import Health
-from dpq.worker.stop_signals import stop_signals
+from dpq.worker.run_state import stop_signals
 
 log = logging.getLogger(__name__)
 

@@ -29,8 +29,7 @@ from dpq.model.rates import per_text, span
 from dpq.model.validation import MAX_TEXT_CHARACTERS
 from dpq.types import BatchState, LimitState, MemberState, QueueStats, Slot
 from dpq.views.limits import spent
-from dpq.views.schedule_text import say_schedule
-from dpq.views.words import batch_counts
+from dpq.views.words import batch_counts, say_schedule
 from dpq.views.workers import say_quiet
 
 STATES = ("ready", "delayed", "invisible", "waiting", "dead")

@@ -24,7 +24,7 @@ from dpq.model.moments import moment_of, say_moment
 from dpq.types import BulkProgress, Event
 from dpq.verbs.bulk import OF_STATES
 from dpq.verbs.workers import MOST_NAMED
-from dpq.views.event_text import event_text
+from dpq.views.events import event_text
 from dpq.views.words import this_user
 
 AT_ONCE = 1000  # events in one call, which is the most that a call returns

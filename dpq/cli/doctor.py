@@ -18,6 +18,7 @@ from dpq import DPQ, DPQError, TaskState
 from dpq.cli import _command as cmd
 from dpq.cli._progress import Bar
 from dpq.cli._terminal import FAILED, Failed, emit, say, server_away_by, talk
+from dpq.explain.incidents import OF_SERVER
 from dpq.explain.operations import Operations
 from dpq.link.asking import load_scripts as load_all
 from dpq.link.connect import open_url
@@ -186,6 +187,9 @@ def _checks(
         (stats, _, workers), verdict = answer
         if verdict.state is VerdictState.SERVER_REFUSES:
             checks.append(Check("server", name, ok=False, detail=verdict.because))
+        # A container must not be restarted for these, so they are no failures
+        for kind in sorted(OF_SERVER.intersection(verdict.warnings)):
+            checks.append(Check("server", name, ok=True, detail=f"warning: {kind}, see dpq why"))
         age = stats.oldest_ready_seconds
         if oldest is not None:
             said = "no task is ready" if age is None else f"the oldest has been due for {age:.1f} s"

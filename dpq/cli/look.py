@@ -1,10 +1,11 @@
 """Commands that look and change nothing: peek, get, why, stats, queues."""
 
 import math
+import shlex
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Annotated, Any
 
 import typer
@@ -23,13 +24,16 @@ from dpq.explain.operations import Operations
 from dpq.link.cluster import forbidden
 from dpq.link.connect import open_url
 from dpq.model.display import attempt_of, shown
+from dpq.model.history import CHANGES
+from dpq.model.rates import span
 from dpq.model.validation import one_line
 from dpq.queue.ends import follow
 from dpq.queue.looking import looking, looking_client
 from dpq.registry.all_queues import all_names, ask_queues
 from dpq.types import BatchState, Drain, Verdict, VerdictState
-from dpq.views import words
-from dpq.views.verdict import say_drain
+from dpq.views import events, words
+from dpq.views.limit_change import changes_of
+from dpq.views.words import say_drain
 
 
 @cmd.on_queue
@@ -139,8 +143,22 @@ def why(
         return
     verdict = _judged(url, queue)
     emit(verdict_data(verdict)) if json else print(words.verdict(verdict))
+    if not json and verdict.state is not VerdictState.SERVER_AWAY:
+        _say_change(url, queue)
     if verdict.state in (VerdictState.SERVER_AWAY, VerdictState.UNKNOWN_QUEUE):
         raise typer.Exit(FAILED)
+
+
+def _say_change(url: str, queue: str) -> None:
+    """Say what was changed last on a queue, if that was in the last day; no rights, no words."""
+    now = time.time()
+    with DPQ[Any].from_url(url, queue) as q, suppress(ResponseError):
+        last = looking(q).admin.events(limit=1, kinds=CHANGES)
+        for change in events.changes(last, [], now * 1000):
+            talk(f"changed {span(max(0.0, now - change.at.timestamp()))} ago: {change.words}")
+            if changes_of(last, group := last[0].group):
+                scope = ["--every-group"] if group == "*" else ["--group", group] * bool(group)
+                talk(f"`dpq limit undo {shlex.join([*scope, '--queue', queue])}` is the way back")
 
 
 def _judged(url: str, queue: str) -> Verdict:

@@ -225,14 +225,14 @@ def tell_outcome(outcome: BatchOutcome, save: Path, *, as_json: bool) -> None:
         talk(f"dead: {death}")
     if outcome.dead:
         talk(
-            f"{outcome.dead} requests are dead letters: dpq --url SERVER --queue {outcome.queue} "
-            "dead list; --retry-dead sends them again"
+            f"dead letters: {outcome.dead}; `dpq --url SERVER --queue {outcome.queue} dead list` "
+            "shows them, --retry-dead sends them again"
         )
     if outcome.left:
-        talk(f"{outcome.left} requests are left: run the same command again to go on")
+        talk(f"requests left: {outcome.left}; run the same command again to go on")
     elif outcome.missing:
         talk(
-            f"{outcome.missing} results are not in {save}: another machine has them (name its "
+            f"results missing in {save}: {outcome.missing}; another machine has them (name its "
             "file with --also), or they were lost (--again sends these requests again)"
         )
 

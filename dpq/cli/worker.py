@@ -21,12 +21,12 @@ from dpq.model.validation import one_line
 from dpq.registry.all_queues import all_names, ask_queues
 from dpq.views.words import this_user
 from dpq.views.workers import Working, working
-from dpq.worker.base import DEFAULT_GRACE, MAX_CONCURRENCY, MAX_PREFETCH
-from dpq.worker.queue_order import QueueOrder
+from dpq.worker.base import DEFAULT_GRACE, MAX_CONCURRENCY, MAX_PREFETCH, QueueOrder
 
 MAX_PROCESSES = 256
 # Options that are arguments of the worker
-SETTINGS = ["concurrency", "prefetch", "order", "visibility", "time_limit", "keep_result", "grace"]
+SETTINGS = ["concurrency", "prefetch", "order", "visibility", "time_limit", "keep_result"]
+SETTINGS += ["grace", "version"]
 
 
 @cmd.command
@@ -40,6 +40,7 @@ def worker(
     time_limit: cmd.Seconds | None = None,
     keep_result: cmd.Seconds | None = None,
     grace: cmd.Positive = DEFAULT_GRACE,
+    version: Annotated[str | None, cmd.option("TEXT", envvar="DPQ_PROGRAM_VERSION")] = None,
     processes: Annotated[int | None, cmd.option("N", min=1, max=MAX_PROCESSES)] = None,
     drain: bool = False,
     task: cmd.Id | None = None,
@@ -80,6 +81,7 @@ def worker(
         order: strict: the first queue goes first; round_robin: in turn.
         visibility: Length of a lease; it is extended while the handler runs.
         grace: Time for handlers to finish after a signal.
+        version: The version of your program, such as its commit: an event tells when it changes.
     """
     log_more()
     settings = {name: ctx.params[name] for name in SETTINGS}

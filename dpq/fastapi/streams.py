@@ -13,7 +13,7 @@ from contextlib import aclosing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import RedisError
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from dpq.queue.ends_async import follow_async
 from dpq.views.answers import Answer, may_be_id, of_end, of_task, unknown
@@ -199,8 +199,7 @@ class EventStream(Response):
     media_type = "text/event-stream"
 
     def __init__(self, followers: Followers, task_id: str) -> None:
-        super().__init__(headers=SSE_HEADERS)
-        del self.headers["content-length"]
+        super().__init__()
         self._followers, self._task_id = followers, task_id
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -211,51 +210,40 @@ class EventStream(Response):
         elif not may_be_id(self._task_id):
             await _missing(unknown(self._task_id))(scope, receive, send)
         elif self._followers.full or self._followers.closing.is_set():
-            wait = {"Retry-After": str(BUSY_RETRY_SECONDS)}
-            await Response(status_code=503, headers=wait)(scope, receive, send)
+            await _busy()(scope, receive, send)
         else:
             with self._followers.stream():  # counted at once, however many come together
-                await self._stream(scope, receive, send)
+                async with aclosing(self._followers.answers(self._task_id)) as answers:
+                    response = await self._response(answers)
+                    await response(scope, receive, send)
 
-    async def _stream(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send events beside a wait for the end of the connection."""
-        sending = asyncio.create_task(self._send_all(scope, receive, send))
-        gone = asyncio.create_task(until_gone(receive))
+    async def _response(self, answers: AsyncGenerator[Answer | None]) -> Response:
+        """Look once: a browser does not ask again after 404, and asks later after 503."""
         try:
-            await asyncio.wait([sending, gone], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for each in (sending, gone):
-                each.cancel()
-            ended = await asyncio.gather(sending, gone, return_exceptions=True)
-        if isinstance(ended[0], Exception) and not isinstance(ended[0], OSError):
-            raise ended[0]
+            first = await anext(answers, None)
+        except RedisError:
+            return _busy()
+        if first is not None and first.status == 404:
+            return _missing(first)
+        return StreamingResponse(_events(first, answers), headers=SSE_HEADERS)
 
-    async def _send_all(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async with aclosing(self._followers.answers(self._task_id)) as answers:
-            try:
-                first = await anext(answers, None)
-            except RedisError:
-                wait = {"Retry-After": str(BUSY_RETRY_SECONDS)}
-                await Response(status_code=503, headers=wait)(scope, receive, send)
-                return
-            if first is not None and first.status == 404:  # a browser does not ask again
-                await _missing(first)(scope, receive, send)
-                return
-            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-            await _part(send, b"retry: %d\n\n" % RECONNECT_MS)
-            if first is not None:
-                await _part(send, event_text(first))
-            async for answer in answers:
-                await _part(send, event_text(answer) if answer else b": still here\n\n")
-            await _part(send, b"", more=False)
+
+async def _events(
+    first: Answer | None, answers: AsyncGenerator[Answer | None]
+) -> AsyncGenerator[bytes]:
+    yield b"retry: %d\n\n" % RECONNECT_MS
+    if first is not None:
+        yield event_text(first)
+    async for answer in answers:
+        yield event_text(answer) if answer else b": still here\n\n"
 
 
 def _missing(answer: Answer) -> Response:
     return Response(answer.body, answer.status, answer.headers, "application/json")
 
 
-async def _part(send: Send, body: bytes, *, more: bool = True) -> None:
-    await send({"type": "http.response.body", "body": body, "more_body": more})
+def _busy() -> Response:
+    return Response(status_code=503, headers={"Retry-After": str(BUSY_RETRY_SECONDS)})
 
 
 async def until_gone(receive: Receive) -> None:

@@ -22,11 +22,12 @@ from redis.exceptions import RedisError
 from dpq.http.wire import Options, R
 from dpq.limits.answers import meaning_of, parts_of
 from dpq.limits.usage import Answer, BodyReader
-from dpq.model.errors import DPQError
+from dpq.model.errors import ConfigurationError, DPQError
 from dpq.model.log_fields import fields
 from dpq.model.validation import error_line
 from dpq.queue.pauses import THROWN_AWAY
 from dpq.queue.permits import Permit, take_permit
+from dpq.queue.queue import DPQ
 
 S = TypeVar("S")
 """The client's type of responses."""
@@ -41,6 +42,8 @@ class Exchange(Generic[R]):
     """One request of a blocking client."""
 
     def __init__(self, queue: Any, options: Options[R, Permit]) -> None:
+        if not isinstance(queue, DPQ):
+            raise ConfigurationError(f"queue is {queue!r}: this client needs an {DPQ.__name__}")
         self.permit: Any = None  # None if the request passes without one
         self._queue = queue
         self._options = options
@@ -60,9 +63,8 @@ class Exchange(Generic[R]):
 
     def read_body(self, encoding: str | None = None) -> None:
         """Begin to read what the answer has spent, if that is asked for, or when to come again."""
-        if (self._options.spent or self._unreported) and self.ends_with_body:
-            kind = self._answer[1].get("Content-Type")
-            self._reader = BodyReader(kind or "", encoding or "")
+        if self._options.spent or self._unreported:
+            self._reader = BodyReader(self._answer[1].get("Content-Type") or "", encoding or "")
 
     def hear(self, part: bytes) -> None:
         """Read a part of the body, on its way to the caller."""

@@ -21,11 +21,12 @@ from redis.exceptions import RedisError
 from dpq.http.wire import Options, R
 from dpq.limits.answers import meaning_of, parts_of
 from dpq.limits.usage import Answer, BodyReader
-from dpq.model.errors import DPQError
+from dpq.model.errors import ConfigurationError, DPQError
 from dpq.model.log_fields import fields
 from dpq.model.validation import error_line
 from dpq.queue.pauses_async import THROWN_AWAY
 from dpq.queue.permits_async import AsyncPermit, take_permit_async
+from dpq.queue.queue_async import AsyncDPQ
 
 S = TypeVar("S")
 """The client's type of responses."""
@@ -40,6 +41,10 @@ class AsyncExchange(Generic[R]):
     """One request of an asyncio client."""
 
     def __init__(self, queue: Any, options: Options[R, AsyncPermit]) -> None:
+        if not isinstance(queue, AsyncDPQ):
+            raise ConfigurationError(
+                f"queue is {queue!r}: this client needs an {AsyncDPQ.__name__}"
+            )
         self.permit: Any = None  # None if the request passes without one
         self._queue = queue
         self._options = options
@@ -59,9 +64,8 @@ class AsyncExchange(Generic[R]):
 
     def read_body(self, encoding: str | None = None) -> None:
         """Begin to read what the answer has spent, if that is asked for, or when to come again."""
-        if (self._options.spent or self._unreported) and self.ends_with_body:
-            kind = self._answer[1].get("Content-Type")
-            self._reader = BodyReader(kind or "", encoding or "")
+        if self._options.spent or self._unreported:
+            self._reader = BodyReader(self._answer[1].get("Content-Type") or "", encoding or "")
 
     def hear(self, part: bytes) -> None:
         """Read a part of the body, on its way to the caller."""

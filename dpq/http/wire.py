@@ -71,6 +71,8 @@ def group_name(name: str | None) -> str | None:
     """Return a valid name of a group: a long or odd name is cut, with its hash behind."""
     if not name:
         return None
+    if not isinstance(name, str):
+        raise ConfigurationError(f"group is {name!r}: it must be a name, or None for no limit")
     encoded = name.encode("utf-8", "replace")
     clean = "".join("?" if unicodedata.category(c) in ("Cc", "Cs") else c for c in name)
     if clean == name and len(encoded) <= MAX_NAME_BYTES:
@@ -82,6 +84,10 @@ def group_name(name: str | None) -> str | None:
 
 class TransportOptions(TypedDict, Generic[R, Q], total=False):
     """The options of all transports.
+
+    Before it is sent, a request raises `LimitTimeoutError` if its units are not there within
+    `timeout`, and `ConfigurationError` if its group is a pool and no option names its member, or
+    the pool does not have it.
 
     Attributes:
         cost: Units of each request, or a function of the request; 1 unless said.

@@ -4,8 +4,8 @@
 nothing else reads a header. What a vendor alone does stands in a table, with its source. Nothing
 here raises: what cannot be read counts as absent. The seconds are read in this order of trust:
 
-1. `Retry-After` (seconds, a span, a date); then its kin: `X-RateLimit-Retry-After`,
-   `Retry-After-Ms`, `X-Ms-Retry-After-Ms`.
+1. `Retry-After` (seconds, a span, a date) or `Retry-After-Ms`; then its kin:
+   `X-RateLimit-Retry-After`, `X-Ms-Retry-After-Ms`.
 2. The longest reset of the limits that are spent, over all of `RateLimit: "name";r=0;t=30`, the
    older `RateLimit: remaining=0, reset=30`, and every pair `...-Remaining` and `...-Reset` whose
    name has "limit" in it. Without a reset it is the window of the same name in `RateLimit-Policy`,
@@ -17,9 +17,7 @@ here raises: what cannot be read counts as absent. The seconds are read in this 
 6. `DEFAULT_RETRY_AFTER`. This, and a wait below a second, is a guess: the server doubles it with
    each closing in a row.
 
-A moment counts from the answer's own `Date`, so that no two clocks need agree. No library reads
-all this: of 65 answers that name a time, retryheader 1.0 reads 23, ratelimit-headers 0.1 reads 20,
-the `Retry` of urllib3 2.8 reads 11.
+A moment counts from the answer's own `Date`, so that no two clocks need agree.
 
 Source: RFC 9110, 10.2.3 and 5.6.7; draft-ietf-httpapi-ratelimit-headers, versions 00 to 10; the
 documents of the hosts that tests/unit/test_answers.py names beside its cases.
@@ -35,21 +33,6 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from dpq.limits.header_values import longest, moment_in, numbers_in, span_in, structured, wait_in
 from dpq.model.errors import ConfigurationError
-
-__all__ = [
-    "DEFAULT_RETRY_AFTER",
-    "LEAST_RETRY_AFTER",
-    "MAX_RETRY_AFTER",
-    "About",
-    "Headers",
-    "HostLimit",
-    "Meaning",
-    "beginning",
-    "limits_in",
-    "meaning_of",
-    "parts_of",
-    "window_of",
-]
 
 MAX_RETRY_AFTER = 86_400.0
 """Seconds that an answer can close a group at most. A host that asks for more says so again after
@@ -74,74 +57,66 @@ About = Literal["", "request", "resource", "account", "host"]
 resource that it asked for, the account or its key, or the host."""
 
 
-# What vendors do
+# What vendors do. The sources were read on 28 November 2026; "in code" is a text of an answer that
+# stands on no page, but in public programs that meet it.
 
 LIMITS = (420, 429)
 """The statuses that say that a limit was hit, whatever the headers say."""
 
 OVERLOADED = (430, 503, 509, 529)
-"""The statuses that are limits with a time to come again. 430 is Shopify's, 509 that of hosting
-panels, 529 Anthropic's: https://docs.anthropic.com/en/api/errors"""
+"""The statuses that are limits with a time to come again. 430 is Shopify's, of requests that look
+like an attack, 509 that of hosting panels, 529 Anthropic's (shopify.dev/docs/api/usage/
+response-codes, platform.claude.com/docs/en/api/errors)."""
 
 ACCOUNT = (401, 402)
 """The statuses that no other request would escape: the key is wrong, or there is no money."""
 
 AGAIN = (408, 409, 425, 498)
 """The statuses below 500 after which the same request may succeed. The libraries of OpenAI and
-Anthropic repeat a 409; 498 is Groq's, of its flexible tier: https://console.groq.com/docs/errors"""
+Anthropic repeat a 409; 498 is Groq's, of its flexible tier (console.groq.com/docs/flex-processing).
+"""
 
 FINAL = (400, 404, 405, 410, 413, 414, 415, 422)
 """The statuses of a request that is wrong in itself: RFC 9110, 15.5."""
 
 SAID: dict[str, About] = {
+    # Of several vendors
     r"account\b.{0,40}\b(?:not active|suspended|deactivated|disabled|in arrears)": "account",
     r"insufficient[ _](?:balance|credits?|funds)|out of credits|invalid_api_key": "account",
+    r"spend(?:ing)?[ _]limit|budget_exceeded|budget has been exceeded": "account",
     r"models?\b.{0,80}\b(?:not found|not exist|deprecated|decommissioned|retired)": "resource",
-    # https://platform.openai.com/docs/guides/error-codes
+    r"request[ _]too[ _]large": "request",  # more than a limit will ever allow
+    # https://developers.openai.com/api/docs/guides/spend-limits; the others in code
     "insufficient_quota|billing_not_active|billing_hard_limit|account_deactivated": "account",
-    "unsupported_country": "account",
+    "credit_balance_exhausted|organization_usage_limit|unsupported_country": "account",
     "model_not_found": "resource",
     "context_length_exceeded": "request",
-    # The same, and https://console.groq.com/docs/errors: more than a limit will ever allow
-    "request[ _]too[ _]large": "request",
-    "blocked_api_access": "account",
-    # https://console.groq.com/docs/deprecations
-    "model_decommissioned": "resource",
-    # https://docs.anthropic.com/en/api/errors
+    "blocked_api_access": "account",  # https://console.groq.com/docs/spend-limits
+    "model_decommissioned": "resource",  # Groq, in code
+    # https://platform.claude.com/docs/en/api/errors; the texts in code
     "authentication_error|billing_error|credit balance is too low": "account",
     "specified api usage limits|organization has been dis": "account",
-    "extra usage is required": "request",
+    "(?:extra usage is|usage credits are) required": "request",
     "^not_found_error model:": "resource",
-    # https://ai.google.dev/gemini-api/docs/troubleshooting
+    # Gemini, in code
     "api_key_invalid|api key not valid|service_disabled|location is not supported": "account",
-    # https://openrouter.ai/docs/api-reference/limits
-    "key limit exceeded": "account",
-    "no endpoints found": "resource",
-    # https://docs.x.ai/docs/key-information/debugging
-    "spending limit|used all available credits": "account",
-    # https://platform.moonshot.ai/docs/api/chat
-    "exceeded_current_quota_error|access_terminated": "account",
-    # https://help.aliyun.com/zh/model-studio/error-code
-    "arrearage": "account",
-    # https://docs.aws.amazon.com/bedrock/latest/userguide/troubleshooting-api-error-codes.html
-    "expiredtokenexception|unrecognizedclientexception": "account",
-    # https://docs.litellm.ai/docs/proxy/users
-    "budget_exceeded|budget has been exceeded": "account",
-    # https://docs.mistral.ai/api
-    "invalid_model": "resource",
-    # https://learn.microsoft.com/en-us/azure/ai-services/openai/reference
-    "deploymentnotfound": "resource",
+    "key limit exceeded": "account",  # OpenRouter, in code
+    "no endpoints found": "resource",  # OpenRouter, in code
+    "used all available credits": "account",  # xAI, in code
+    "exceeded_current_quota_error|access_terminated": "account",  # Moonshot, in code
+    "arrearage": "account",  # Alibaba, in code
+    "expiredtokenexception|unrecognizedclientexception": "account",  # AWS, in code
+    "invalid_model": "resource",  # https://github.com/mistralai/mistral-vibe/issues/617
+    "deploymentnotfound": "resource",  # https://github.com/MicrosoftDocs/azure-docs/issues/114013
 }
 """Patterns of a failure's codes and message, in lower case, that say whom it is about. No other try
 of the same request helps, but a 429 about the account is waited for: somebody may pay."""
 
 LIMIT_IN_BODY: dict[str, float] = {
-    # https://docs.github.com/en/rest/using-the-rest-api/rate-limits-for-the-rest-api: a minute
-    "secondary rate limit": 60.0,
+    "secondary rate limit": 60.0,  # GitHub, in code
     # https://developers.google.com/workspace/drive/api/guides/handle-errors
     "ratelimitexceeded": DEFAULT_RETRY_AFTER,
-    # https://docs.aws.amazon.com/general/latest/gr/api-retries.html
-    "throttlingexception": DEFAULT_RETRY_AFTER,
+    "throttlingexception": DEFAULT_RETRY_AFTER,  # AWS, in code
 }
 """Texts, in lower case, that make a 400 or a 403 a limit, and the seconds if it names none."""
 
@@ -154,35 +129,26 @@ IN_BODY = (
 )
 """The waits in bodies: patterns of a unit and a value.
 
-Source: https://discord.com/developers/docs/topics/rate-limits,
-https://core.telegram.org/bots/api#responseparameters,
-https://spec.matrix.org/latest/client-server-api/#rate-limiting,
-https://cloud.google.com/apis/design/errors,
-https://developer.monday.com/api-reference/docs/rate-limits,
-https://www.django-rest-framework.org/api-guide/throttling/
+Source: https://docs.discord.com/developers/topics/rate-limits; the changelog of
+https://developer.monday.com/api-reference ("retry_in_seconds"); the others in code.
 """
 
 FORMS = {
-    # https://developer.bigcommerce.com/docs/start/best-practices/api-rate-limits
+    # https://docs.bigcommerce.com/developer/docs/overview/api-fundamentals/rate-limits
     "x-ratelimit-requests-left": "x-ratelimit-remaining={0}",
     "x-ratelimit-requests-quota": "x-ratelimit-limit={0}",
-    "x-ratelimit-time-reset-ms": "x-ratelimit-reset={0} ms",
-    # https://developers.hubspot.com/docs/developer-tooling/platform/usage-guidelines
-    "x-hubspot-ratelimit-max": "x-hubspot-ratelimit-limit={0}",
-    "x-hubspot-ratelimit-interval-milliseconds": "x-hubspot-ratelimit-window={0} ms",
-    # https://developer.atlassian.com/cloud/trello/guides/rest-api/rate-limits/
-    "x-ratelimit-api-key-remaining": "key-ratelimit-remaining={0}",
-    "x-ratelimit-api-key-interval-ms": "key-ratelimit-window={0} ms",
-    "x-ratelimit-api-token-remaining": "token-ratelimit-remaining={0}",
-    "x-ratelimit-api-token-interval-ms": "token-ratelimit-window={0} ms",
-    # https://developers.strava.com/docs/rate-limits/: from each full quarter of an hour, by day
+    "x-ratelimit-time-reset": "x-ratelimit-reset={0} ms",
+    # https://developers.strava.com/docs/rate-limits: from each full quarter of an hour, by day
     "x-ratelimit-limit": "x-ratelimit-limit-15min={0},x-ratelimit-limit-day={1}",
     "x-ratelimit-usage": "x-ratelimit-used-15min={0},x-ratelimit-calendar-15min=900,"
     "x-ratelimit-used-day={1},x-ratelimit-calendar-day=86400",
-    # https://shopify.dev/docs/api/admin-rest/usage/rate-limits: a bucket, full after 20 s
+    "x-readratelimit-limit": "x-readratelimit-limit-15min={0},x-readratelimit-limit-day={1}",
+    "x-readratelimit-usage": "x-readratelimit-used-15min={0},x-readratelimit-calendar-15min=900,"
+    "x-readratelimit-used-day={1},x-readratelimit-calendar-day=86400",
+    # https://shopify.dev/docs/api/admin-rest/usage/rate-limits: 40, and 2 a second come back
     "x-shopify-shop-api-call-limit": "shop-ratelimit-used={0},shop-ratelimit-limit={1},"
     "shop-ratelimit-reset=20s",
-    # https://developer.salesforce.com/docs/atlas.en-us.api_rest.meta/api_rest/headers_api_usage.htm
+    # Salesforce, in code
     "sforce-limit-info": "sforce-ratelimit-used-day={0},sforce-ratelimit-limit-day={1}",
     # https://bybit-exchange.github.io/docs/v5/rate-limit
     "x-bapi-limit-status": "bapi-ratelimit-remaining={0}",
@@ -190,35 +156,34 @@ FORMS = {
     # https://developers.etsy.com/documentation/essentials/rate-limits
     "x-remaining-this-second": "etsy-ratelimit-remaining-second={0}",
     "x-remaining-today": "etsy-ratelimit-remaining-day={0}",
-    # https://developer.xero.com/documentation/guides/oauth2/limits/
+    # https://developer.xero.com/faq/limits
     "x-minlimit-remaining": "xero-ratelimit-remaining-minute={0}",
     "x-appminlimit-remaining": "xero-ratelimit-remaining-app-minute={0}",
     "x-daylimit-remaining": "xero-ratelimit-remaining-day={0}",
 }
 """Headers of one vendor, and what they say in the common form; {0} is the first number in them.
-"rate-limit" is spelled "ratelimit" here."""
+"rate-limit" is spelled "ratelimit" here, and "-ms" at the end stands in the value."""
 
 WINDOWS: dict[str, Literal["bucket", "moving"]] = {
-    # https://docs.anthropic.com/en/api/rate-limits: "the token bucket algorithm"
+    # "the token bucket algorithm": platform.claude.com/docs/en/api/rate-limits, as others quote it
     "api.anthropic.com": "bucket",
-    # https://shopify.dev/docs/api/usage/rate-limits: "a leaky bucket"
+    # https://shopify.dev/docs/api/usage/limits: "a leaky bucket algorithm"
     "myshopify.com": "bucket",
     # https://docs.pyannote.ai/ratelimits: "a sliding window of 1 minute"
     "api.pyannote.ai": "moving",
-    # https://docs.nomic.ai/reference/getting-started/rate-limits: "5-minute rolling window"
+    # https://docs.nomic.ai/api/getting-started/rate-limits: "5-minute rolling window"
     "api-atlas.nomic.ai": "moving",
 }
 """The windows of hosts that say how they count. For all others an even pace is right: OpenAI and
 Azure, too, enforce a rate of a minute within seconds, "quantized"
-(https://platform.openai.com/docs/guides/rate-limits)."""
+(platform.openai.com/docs/guides/rate-limits, as others quote it)."""
 
 EVENLY = ("anthropic-",)
-"""The names whose units come back evenly, although their reset is a moment.
-https://docs.anthropic.com/en/api/rate-limits: "the token bucket algorithm"."""
+"""The names whose units come back evenly, although their reset is a moment: see `WINDOWS`."""
 
 REJECTED = ("rejected",)
 """The states of a limit that is spent, where others are not: those of Anthropic's subscriptions,
-`anthropic-ratelimit-unified-5h-status` (https://github.com/anthropics/claude-code/issues)."""
+`anthropic-ratelimit-unified-5h-status`, in code."""
 
 _NO_UNIT = re.compile(
     r"requests?|reqs?|limit|limits|user|app|project|org|organization|ip|global|default|account|core"
@@ -226,6 +191,8 @@ _NO_UNIT = re.compile(
     r"|[0-9]+"
 )
 """Words of a header's name that say whose limit it is, or of which window: no unit."""
+
+_WHOSE_KEY = re.compile("api-(?:key|token)")
 
 _LONGEST_IN_NAME = 3600.0
 """Seconds of a window that only stands in a name, at most: nobody says when the day has begun."""
@@ -258,7 +225,8 @@ class HostLimit(NamedTuple):
     def unit(self) -> str | None:
         """The unit that it counts, "" for requests; None if it counts what is under way, which no
         task uses up."""
-        words = [word for word in re.split("[^a-z0-9]+", self.name.lower()) if word]
+        name = _WHOSE_KEY.sub("", self.name.lower())
+        words = [word for word in re.split("[^a-z0-9]+", name) if word]
         if "concurrent" in words or "concurrency" in words:
             return None
         unit = "_".join(word for word in words if not _NO_UNIT.fullmatch(word))
@@ -447,8 +415,9 @@ def _pairs(pairs: Iterable[Any]) -> Iterator[tuple[str, str]]:
     for pair in pairs:
         if isinstance(pair, tuple | list) and len(pair) == 2:
             name = _text(pair[0]).lower().replace("rate-limit", "ratelimit")
+            base = _MS.sub("", name)
             for value in pair[1] if isinstance(pair[1], list) else (pair[1],):
-                yield name, _text(value)
+                yield base, _text(value) + ("" if base == name else " ms")
 
 
 def _text(value: object) -> str:
@@ -464,6 +433,7 @@ def _now(fields: _Fields) -> float:
     return datetime.now(UTC).timestamp() if date is None else date
 
 
+_MS = re.compile("-(?:ms|milliseconds)$")
 _NUMBER = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
 _THOUSANDS = re.compile(r"[1-9]\d{0,2}(?:,\d{3})+", re.ASCII)
 
@@ -472,10 +442,10 @@ def _asked(fields: _Fields, now: float) -> float | None:
     """Read Retry-After, else the longest of the headers like it."""
     exact = (v.replace(",", "") if _THOUSANDS.fullmatch(v) else v for v in fields["retry-after"])
     kin = (
-        wait_in(value + "ms" if name.endswith("-ms") else value, now)
+        wait_in(value, now)
         for name, values in fields.items()
         for value in values
-        if name.endswith(("-retry-after", "retry-after-ms"))
+        if name.endswith("-retry-after")
     )
     return _first(longest(wait_in(value, now) for value in exact), longest(kin))
 
@@ -490,9 +460,10 @@ def _limits(fields: _Fields) -> list[HostLimit]:
 
 
 _PART = re.compile(
-    r"-(remaining|used|reset|window|calendar|status)(?:-?(?:after|time|date|timestamp))?(?=-|$)"
+    r"-(remaining|used|reset|window|interval|calendar|status)"
+    r"(?:-?(?:after|time|date|timestamp|size))?(?=-|$)"
 )
-_SIZE = re.compile(r"-(limit)(?=-|$)")
+_SIZE = re.compile(r"-(limit|max)(?=-|$)")
 _COMPACT = re.compile(r"(?:[0-9.]+[a-z]+)+")
 """A span as Go writes it and OpenAI: 6m0s."""
 
@@ -505,7 +476,8 @@ def _paired(fields: _Fields, now: float) -> Iterator[HostLimit]:
             "ratelimit" in name and _SIZE.search(name)
         )
         if word:
-            limits[name[: word.start()] + name[word.end() :]][word[1]] += values
+            part = {"interval": "window", "max": "limit"}.get(word[1], word[1])
+            limits[name[: word.start()] + name[word.end() :]][part] += values
     for name, limit in limits.items():
         resets = limit["reset"]
         of = {

@@ -1,17 +1,26 @@
 """The cost of a task: how many units it takes of a limit, by unit. No I/O, no clock."""
 
-from collections.abc import Mapping
+import sys
+import warnings
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
-from dpq.model.errors import ConfigurationError
+from dpq.model.errors import ConfigurationError, CostWarning
 from dpq.model.task import Cost
-from dpq.model.validation import unit_name, whole_number
+from dpq.model.validation import nearest, unit_name, whole_number
 
 MAX_COST = 1_000_000_000
 """Units of each kind that a task takes at most."""
 
 MAX_UNITS = 4
 """Units with a name that a task may take: they stand in its record."""
+
+USUAL = ("tokens", "input_tokens", "output_tokens")
+"""The units that the headers of hosts name."""
+
+LIKENESS = 0.9
+"""The share of letters from which on a unit is taken for a misspelt usual one."""
 
 
 def write_cost(cost: Cost) -> int | str:
@@ -58,3 +67,28 @@ def read_cost(text: str) -> tuple[int, dict[str, int] | None]:
     requests, *others = text.split(",")
     named = (other.partition("=") for other in others if "~" not in other)
     return int(requests), {unit: int(units) for unit, _, units in named} or None
+
+
+def warn_of_units(units: Iterable[str]) -> None:
+    """Warn of units that look misspelt; Python's filter tells it once for each line that calls."""
+    for unit in units:
+        if hint := _hint_at(unit):
+            text = f"a cost in {unit!r} counts only in a limit of {unit!r}{hint}"
+            warnings.warn(text, CostWarning, _level_of_caller())
+
+
+@lru_cache(maxsize=1000)
+def _hint_at(unit: str) -> str:
+    if unit == "requests":
+        return "; without a unit, costs and limits count requests"
+    return "" if unit in ("", *USUAL) else nearest(unit, USUAL, LIKENESS)
+
+
+def _level_of_caller() -> int:
+    """Return the `stacklevel` of the first caller that is no part of DPQ, for `warn_of_units`."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back and f"{frame.f_globals.get('__name__')}.".startswith(
+        ("dpq.", "contextlib.")
+    ):
+        level, frame = level + 1, frame.f_back
+    return level

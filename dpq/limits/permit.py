@@ -159,6 +159,7 @@ class Caller:
             return wait
         self.place = answer.moment
         if answer.code < 0 or left == 0:
-            raise LimitTimeoutError(self.request.group, wait, self.request.timeout or 0.0)
+            asked = self.request
+            raise LimitTimeoutError(asked.group, wait, asked.timeout or 0.0, asked.cost)
         wait = min(wait, MOST_SLEEP_SECONDS)
         return wait if left is None else min(wait, left)

@@ -263,13 +263,16 @@ def _signal_in(error: BaseException) -> Signal | None:
         response = getattr(error, "response", None)
         status, headers, body = parts_of(error if response is None else response)
         meaning = meaning_of(status, headers, body)
-        signal: Signal | None = RateLimited._of(meaning, status, "member", error_line(error))
+        # The errors of LLM libraries, which have a `body`, say it themselves
+        text = "" if hasattr(error, "body") else beginning(body)[:MAX_REASON]
+        said = " ".join([error_line(error), *text.split()])
+        signal: Signal | None = RateLimited._of(meaning, status, "member", said)
         if meaning.final:
-            signal = Reject(error_line(error))
+            signal = Reject(said)
     except Exception:  # it is no answer
         return None
     if isinstance(signal, Retry):
-        signal = Retry(signal.delay, error_line(error))
+        signal = Retry(signal.delay, said)
     if signal:
         signal.__cause__ = error
     return signal

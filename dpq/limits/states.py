@@ -41,53 +41,10 @@ class QuotaState(Frozen):
     resets_at: datetime | None
 
 
-class MemberState(Frozen):
-    """A member of a pool, and the state of its limit now.
+class ScopeState(Frozen):
+    """The state of a limit now, for the queue, a group, or a member of a pool.
 
     Attributes:
-        name: Its name.
-        open: True if a task may run as this member now.
-        opens_at: The time when the next task may run, UTC; None if one may run now, if a lease must
-            end first, or if the member is closed until `delay_group(group, 0, member=...)`.
-        reason: As in `LimitState`.
-        rate: The learned rate of an adaptive limit, units per window; None for other limits.
-        slack: The learned slack in seconds.
-        units_left: The units that each window would grant now, in the order of the windows.
-        quotas: Its quotas, with what is left of each in this period.
-        budgets: What the host says is left for this member.
-        in_flight: Tasks that run as this member, and permits of `acquire` that are leases.
-        granted: As in `LimitState`.
-        rate_limited: Tasks that met a 429 as this member.
-    """
-
-    name: str
-    open: bool = True
-    opens_at: datetime | None = None
-    reason: str | None = None
-    rate: float | None = None
-    slack: float = 0.0
-    units_left: tuple[float, ...] = ()
-    quotas: tuple[QuotaState, ...] = ()
-    budgets: tuple[Budget, ...] = ()
-    in_flight: int = 0
-    granted: tuple[int, ...] = ()
-    rate_limited: int = 0
-
-
-class LimitState(Frozen):
-    """A limit of a queue or a group, and its state now.
-
-    Attributes:
-        group: A group; `"*"` for the default of all groups; None for the queue itself.
-        windows: Its rates, the shortest window first.
-        concurrency: Leases that may exist at once, or None.
-        default: The group has no limit of its own, so this is the limit of `"*"`.
-        rate: The learned rate of an adaptive limit, units per window; None for other limits.
-        slack: The learned slack in seconds: it widens the windows without a slack of their own.
-        units_left: The units that each window would grant now; negative after too many. Each is of
-            the `unit` of its window.
-        quotas: Its quotas, with what is left of each in this period, and when the period ends.
-        budgets: What its host has said is left (`observe`), less what was granted since.
         open: True if a task may run now.
         opens_at: The time when the next task may run, UTC; None if one may run now, if a lease
             must end first, or if it is closed until it is opened. Of a group, its best waiting
@@ -97,17 +54,56 @@ class LimitState(Frozen):
             running), `concurrency`, `spent`, `quota` (one is spent, or spread over the rest of its
             period), `observed` (the host said that too little is left), `in order` (its first task
             waits for its retry); None if it is open.
-        waiting: Tasks that are due and have not begun.
+        rate: The learned rate of an adaptive limit, units per window; None for other limits.
+        slack: The learned slack in seconds: it widens the windows without a slack of their own.
+        units_left: The units that each window would grant now; negative after too many. Each is of
+            the `unit` of its window.
+        quotas: Its quotas, with what is left of each in this period, and when the period ends.
+        budgets: What its host has said is left (`observe`), less what was granted since.
         in_flight: Tasks under a lease, and permits of `acquire` that are leases (with a
             concurrency, units of a name, as a probe, or while the host says what is left).
+        granted: The units that each window has granted, as they were reserved, in the order of the
+            windows. It begins at 0 when a limit of its own is set, or has not been used for a
+            while; () for others. For rates, as of a metric.
+        rate_limited: Tasks that met a 429 since there is a limit of its own.
+    """
+
+    open: bool = True
+    opens_at: datetime | None = None
+    reason: Reason | None = None
+    rate: float | None = None
+    slack: float = 0.0
+    units_left: tuple[float, ...] = ()
+    quotas: tuple[QuotaState, ...] = ()
+    budgets: tuple[Budget, ...] = ()
+    in_flight: int = 0
+    granted: tuple[int, ...] = ()
+    rate_limited: int = 0
+
+
+class MemberState(ScopeState):
+    """A member of a pool, and the state of its limit now; `ScopeState` has the other fields.
+
+    Attributes:
+        name: Its name.
+    """
+
+    name: str
+
+
+class LimitState(ScopeState):
+    """A limit of a queue or a group, and its state now; `ScopeState` has the other fields.
+
+    Attributes:
+        group: A group; `"*"` for the default of all groups; None for the queue itself.
+        windows: Its rates, the shortest window first.
+        concurrency: Leases that may exist at once, or None.
+        default: The group has no limit of its own, so this is the limit of `"*"`.
+        waiting: Tasks that are due and have not begun.
         members: The members of a pool. Windows and concurrency hold for each of them; so
             `units_left`, `rate` and `slack` are theirs.
         in_order: A task that waits for its retry keeps its place before all others of its group.
         weight: The turns that the group gets where others get one, with round robin.
-        granted: The units that each window has granted, as they were reserved, in the order of the
-            windows. It begins at 0 when a limit of its own is set, or has not been used for a
-            while; () for others. For rates, as of a metric.
-        rate_limited: Tasks of this group that met a 429 since it has a limit of its own.
         rules: The text of its own limit, as stored but for the days on which a zone's clock
             changes; "" without one. A change compares it with what stands then.
     """
@@ -116,25 +112,14 @@ class LimitState(Frozen):
     windows: tuple[RateLimit, ...]
     concurrency: int | None
     default: bool = False
-    rate: float | None = None
-    slack: float = 0.0
-    units_left: tuple[float, ...] = ()
-    quotas: tuple[QuotaState, ...] = ()
-    budgets: tuple[Budget, ...] = ()
-    open: bool = True
-    opens_at: datetime | None = None
-    reason: Reason | None = None
     waiting: int = 0
-    in_flight: int = 0
     members: tuple[MemberState, ...] = ()
     in_order: bool = False
     weight: float = 1.0
-    granted: tuple[int, ...] = ()
-    rate_limited: int = 0
     rules: str = ""
 
 
-def spent_quota(state: LimitState | MemberState) -> QuotaState | None:
+def spent_quota(state: ScopeState) -> QuotaState | None:
     """Return the quota that opens a closed scope when its next period begins; None without one."""
     opens = (each for each in state.quotas if each.resets_at == state.opens_at)
     return next(opens, None) if state.reason == "quota" else None

@@ -7,7 +7,6 @@ not load them either, calls are refused until `dpq doctor --load-scripts` or a s
 """
 
 import time
-from collections.abc import Sequence
 from typing import Any
 
 from redis.exceptions import (
@@ -15,26 +14,14 @@ from redis.exceptions import (
     MovedError,
     NoPermissionError,
     NoScriptError,
-    RedisError,
     ResponseError,
 )
 
 from dpq.link import internals
-from dpq.link.cluster import (
-    CANNOT_LOAD,
-    MISSING,
-    Node,
-    Nodes,
-    NotWrittenError,
-    forbidden,
-    is_undone,
-    may_not_eval,
-    reachable,
-)
+from dpq.link.cluster import CANNOT_LOAD, NotWrittenError, forbidden, may_not_eval, reachable
 from dpq.link.shared import pause
 from dpq.script.assembly import script, script_names
 from dpq.script.command import Command, script_call
-from dpq.script.durability import BY_CLIENT, Durability, unconfirmed
 
 RIDE_OUT_SECONDS = 3.0
 """Seconds for which a call that no server has run is repeated. While a slot moves, its keys are on
@@ -68,56 +55,22 @@ def load_scripts(client: Any) -> int:
     return len(names)
 
 
-class Asking:
-    """The part of connections that sends a call again."""
-
-    nodes: Nodes
-    _client: Any
-    _durability: Durability
-
-    def _exchange(
-        self, node: Node, commands: Sequence[Command[Any]], *, as_text: bool = False
-    ) -> list[Any]:
-        """Send commands to a node over an own connection; return a reply for each."""
-        raise NotImplementedError
-
-    def tell(self, target: Node | str, *command: Any) -> Any:
-        """Send any command to a node, or to that of a key; return its raw reply."""
-        client = self._client if isinstance(target, str) else target.client
-        return ask(client, *command)
-
-    def _again(self, command: Command[Any], error: Any) -> Any:
-        """Send a command once more: over an own connection, if the server does not know the script,
-        the keys have moved, or the connection was cut; else, or then, through the client."""
-        cut = error is MISSING and not self.nodes.fails_over
-        try:
-            if (cut or isinstance(error, NoScriptError | MovedError)) and self.nodes.direct:
-                if isinstance(error, MovedError):
-                    self.nodes.learn()
-                if node := self.nodes.of(command.keys[0]):
-                    (reply,) = self._exchange(node, (command,), as_text=not cut)
-                    if not is_undone(reply) and not may_not_eval(reply):
-                        return reply
-            try:
-                reply = ask(self._client, *script_call(command, as_text=False))
-            except NoScriptError:
-                reply = self._ask_with_text(command)
-        except RedisError as refusal:
-            return refusal
-        if self._durability != "async":
-            reply = unconfirmed(command, self._durability, reply, BY_CLIENT)
-        return reply
-
-    def _ask_with_text(self, command: Command[Any]) -> Any:
-        try:
-            return ask(self._client, *script_call(command, as_text=True))
-        except ResponseError as refusal:
-            if not may_not_eval(refusal):
-                raise
-        try:
-            load_scripts(self._client)
-        except ResponseError as refusal:
-            if not forbidden(refusal):
-                raise
-            raise NoPermissionError(f"{CANNOT_LOAD}: {refusal}") from None
-        return ask(self._client, *script_call(command, as_text=False))
+def ask_by_script(client: Any, command: Command[Any]) -> Any:
+    """Call a script through a client, by its hash; if the server does not know it, by its text."""
+    by_hash = script_call(command, as_text=False)
+    try:
+        return ask(client, *by_hash)
+    except NoScriptError:
+        pass
+    try:
+        return ask(client, *script_call(command, as_text=True))
+    except ResponseError as refusal:
+        if not may_not_eval(refusal):
+            raise
+    try:
+        load_scripts(client)
+    except ResponseError as refusal:
+        if not forbidden(refusal):
+            raise
+        raise NoPermissionError(f"{CANNOT_LOAD}: {refusal}") from None
+    return ask(client, *by_hash)

@@ -1,8 +1,9 @@
 """The rules of blocking on wake-up markers; `waiter` and `endpoint` send what they say. No I/O.
 
-A marker is a sorted set with one member: `w` (score 0), "look now"; or `e`, "look at this moment"
-(its score, ms of the server's clock). A server ends a timed-out block up to 100 ms late, so a block
-stays open on a connection of its own, and the client's own timer ends the wait.
+A marker is a member of a sorted set: `w` (score 0), "look now"; `e`, "look at this moment" (its
+score, ms of the server's clock); or `d`, the same for a second waiter. A server ends a timed-out
+block up to 100 ms late, so a block stays open on a connection of its own, and the client's own
+timer ends the wait.
 """
 
 import time
@@ -89,7 +90,7 @@ def cut(refusal: ResponseError) -> RedisError:
 
 def read_marker(markers: Sequence[str], reply: Any) -> Marker:
     """Read the marker from the answer to a block."""
-    return Marker(markers.index(reply[0].decode()), float(reply[2]))
+    return Marker(markers.index(reply[0].decode()), float(reply[2]), reply[1] == b"d")
 
 
 def markers_maybe_lost(markers: Sequence[str], blocks: Iterable[Any]) -> list[Marker]:
@@ -100,5 +101,6 @@ def markers_maybe_lost(markers: Sequence[str], blocks: Iterable[Any]) -> list[Ma
 
 def handing_on(markers: Sequence[str], owned: Iterable[Marker]) -> Iterator[tuple[Any, ...]]:
     """Make the commands that put back the markers that a waiter has taken out."""
-    for number, moment in sorted(set(owned)):
-        yield ("ZADD", markers[number], *(("NX", f"{moment:.3f}", "e") if moment else (0, "w")))
+    for number, moment, second in sorted(set(owned)):
+        member = "d" if second else "e"
+        yield ("ZADD", markers[number], *(("NX", f"{moment:.3f}", member) if moment else (0, "w")))

@@ -1,11 +1,9 @@
-"""redis-py's connections, made to connect within one time limit, and its client of a cluster.
+"""redis-py's connections, made to connect in time, and its client of a cluster.
 
 bounded_async.py has the same names for asyncio.
 """
 
 import threading
-import time
-from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -15,7 +13,7 @@ from redis.connection import AbstractConnection
 
 from dpq.link.cluster import reachable
 from dpq.link.internals import socket_of
-from dpq.link.url import CONNECT_TIMEOUT_S, ParsedUrl, connect_bound
+from dpq.link.url import ParsedUrl
 
 
 def with_retries(settings: dict[str, Any]) -> dict[str, Any]:
@@ -25,17 +23,7 @@ def with_retries(settings: dict[str, Any]) -> dict[str, Any]:
 
 def cluster_client(parsed: ParsedUrl, kind: type[AbstractConnection]) -> Any:
     """Make a client of a cluster, which connects at its first use."""
-    return LateCluster(lambda: _cluster_settings(parsed, kind))
-
-
-def _cluster_settings(parsed: ParsedUrl, kind: type[AbstractConnection]) -> dict[str, Any]:
-    """Make the arguments of redis-py's `RedisCluster`, with a URL: else it ignores the class."""
-    others = [
-        ClusterNode(host.name, host.port)  # type: ignore[no-untyped-call]  # redis-py's
-        for host in parsed.hosts[1:]
-    ]
-    first = {"url": f"redis://{parsed.hosts[0].netloc}", "startup_nodes": others}
-    return {**parsed.settings, **first, "connection_class": kind}
+    return LateCluster(parsed, kind)
 
 
 class LateCluster(RedisCluster):
@@ -46,8 +34,8 @@ class LateCluster(RedisCluster):
 
     connection_pool = None  # a class attribute, so that reading it does not connect
 
-    def __init__(self, settings: Callable[[], dict[str, Any]]) -> None:
-        self._settings = settings
+    def __init__(self, parsed: ParsedUrl, kind: type[AbstractConnection]) -> None:
+        self._parsed, self._kind = parsed, kind
         self._joining = threading.RLock()
         self._joined = self._under_way = False
 
@@ -58,11 +46,17 @@ class LateCluster(RedisCluster):
                 self._under_way = True
                 try:
                     with reachable():
-                        super().__init__(**self._settings())
+                        self._join()
                     self._joined = True
                 finally:
                     self._under_way = False
         return super().__getattribute__(name)
+
+    def _join(self) -> None:  # with a URL: without one redis-py ignores the class of connections
+        first, *others = self._parsed.hosts
+        nodes = [ClusterNode(host.name, host.port) for host in others]  # type: ignore[no-untyped-call]
+        settings = {**self._parsed.settings, "connection_class": self._kind}
+        super().__init__(url=f"redis://{first.netloc}", startup_nodes=nodes, **settings)
 
     def close(self) -> None:
         """Close the connections."""
@@ -71,53 +65,24 @@ class LateCluster(RedisCluster):
 
 
 class _Bounded(AbstractConnection):
-    """A connection that connects within one time limit: all addresses, TLS, and the handshake."""
-
-    _give_up: float | None = None  # monotonic seconds, while it connects
-
-    def __init__(self, *args: Any, **settings: Any) -> None:
-        self._patience = settings.get("socket_connect_timeout") or CONNECT_TIMEOUT_S
-        self._for_reply = settings.get("socket_timeout")
-        super().__init__(*args, **settings)
-
-    @property
-    def socket_connect_timeout(self) -> float:
-        """Seconds for the next address."""
-        return min(self._patience, self._left())
-
-    @socket_connect_timeout.setter
-    def socket_connect_timeout(self, value: float | None) -> None:
-        self._patience = value or CONNECT_TIMEOUT_S
-
-    @property
-    def socket_timeout(self) -> float | None:
-        """Seconds for a reply; for TLS while it connects."""
-        return self._for_reply if self._give_up is None else self._left()
-
-    @socket_timeout.setter
-    def socket_timeout(self, value: float | None) -> None:
-        self._for_reply = value
-
-    def _left(self) -> float:
-        give_up = self._give_up
-        return float("inf") if give_up is None else max(0.001, give_up - time.monotonic())
+    """A connection whose TLS and handshake end within the timeout of connecting, too."""
 
     def connect_check_health(
         self, check_health: bool = True, retry_socket_connect: bool = True
     ) -> None:
         """Connect unless connected; redis-py calls it in the middle of a command, too."""
-        if socket_of(self) is None:
-            self._give_up = time.monotonic() + connect_bound(self._patience)
-            try:
-                super().connect_check_health(check_health, retry_socket_connect)
-            finally:
-                self._give_up = None
-            socket_of(self).settimeout(self.socket_timeout)
+        if socket_of(self) is not None:
+            return
+        self._for_reply, self.socket_timeout = self.socket_timeout, self.socket_connect_timeout
+        try:
+            super().connect_check_health(check_health, retry_socket_connect)
+        finally:
+            self.socket_timeout = self._for_reply
+        socket_of(self).settimeout(self.socket_timeout)
 
     def on_connect_check_health(self, check_health: bool = True) -> None:
-        """Do the handshake (HELLO, AUTH, SELECT) in the time that is left."""
-        socket_of(self).settimeout(self._left())
-        self._give_up = None  # the parser keeps the timeout that it finds
+        """Do the handshake (HELLO, AUTH, SELECT)."""
+        self.socket_timeout = self._for_reply  # the parser keeps the timeout that it finds
         super().on_connect_check_health(check_health)
 
 

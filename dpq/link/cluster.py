@@ -76,10 +76,7 @@ class Node:
         settings = self.settings
         changes |= {"protocol": 2, "decode_responses": False, **internals.no_notices(settings)}
         kind = internals.pool_of(self.client).connection_class
-        try:
-            return kind(**{**settings, **self.changes, **changes})
-        except OSError as error:  # no file descriptor is left: an outage, which loops wait out
-            raise RedisConnectionError(str(error)) from error
+        return kind(**{**settings, **self.changes, **changes})
 
 
 def refused(error: object) -> bool:
@@ -94,6 +91,9 @@ FULL = (
 NO_DISK = (
     "the server cannot write its data to disk, so it refuses all changes: look in its log for a "
     "full disk or missing rights"
+)
+REPLICA = (
+    "the server is a read-only replica, so it refuses all changes: give DPQ its master's address"
 )
 """Refusals of a server in words, without the name of a script."""
 
@@ -136,6 +136,8 @@ def reachable() -> Iterator[None]:
         yield
     except RedisClusterException as error:
         raise RedisConnectionError(str(error)) from error
+    except ReadOnlyError:
+        raise ReadOnlyError(REPLICA) from None
     except AttributeError as error:
         if "'NoneType'" not in str(error):
             raise
@@ -144,6 +146,10 @@ def reachable() -> Iterator[None]:
         if "the handler is closed" not in str(error):
             raise
         raise NotWrittenError(str(error)) from error
+
+
+_OF_A_NODE = {"redis_connect_func": None}
+"""Differences from a cluster's settings of connections: redis-py's own function sends READONLY."""
 
 
 @cache
@@ -173,13 +179,16 @@ class Nodes:
         self.unblocks = True  # the Redis user may call CLIENT UNBLOCK, as far as DPQ knows
         self._known: dict[str, Node] = {}
 
+    def ready(self) -> None:
+        """Read the nodes: a blocking client does so by itself."""
+
     def of(self, key: str) -> Node | None:
         """Return the node that holds a key, as far as the client knows; None if it does not."""
         if not self.clustered:
             return self.only
         holder = self._holder(key)
         if holder and holder.name not in self._known:
-            self._known[holder.name] = Node(holder.name, self._client_of(holder), self._changes())
+            self._known[holder.name] = Node(holder.name, self._client_of(holder), _OF_A_NODE)
         return self._known[holder.name] if holder else None
 
     def _holder(self, key: str) -> Any:
@@ -188,16 +197,6 @@ class Nodes:
 
     def _client_of(self, holder: Any) -> Any:
         return self.client.get_redis_connection(holder)
-
-    def _changes(self) -> dict[str, Any]:
-        """Take over the user's function for new connections, without redis-py's own READONLY."""
-        on_connect = internals.on_connect_of(self.client)
-
-        def connected(connection: Any) -> None:
-            connection.on_connect()
-            on_connect(connection)
-
-        return {"redis_connect_func": connected if on_connect else None}
 
     @property
     def label(self) -> str:
@@ -270,7 +269,7 @@ class AsyncNodes(Nodes):
 
     _plain, _cluster = AsyncRedis, AsyncRedisCluster
 
-    async def ready(self) -> None:
+    async def ready(self) -> None:  # type: ignore[override]
         """Make the client read the nodes of its cluster."""
         if self.clustered:
             with reachable():
@@ -278,9 +277,6 @@ class AsyncNodes(Nodes):
 
     def _client_of(self, holder: Any) -> Any:
         return holder
-
-    def _changes(self) -> dict[str, Any]:
-        return {"redis_connect_func": None}
 
     async def learn_async(self) -> None:
         """Async `learn`."""

@@ -1,8 +1,8 @@
 # Made from connect_async.py by `make twins`: change that file, not this one.
 """A URL -> a client of redis-py with explicit timeouts and retries.
 
-An unreachable server is reported within three seconds, all retries included (a slow name server may
-add its own time), and a command is sent again a few times at most: each script is written for that.
+An unreachable server is reported within three seconds, all retries included (a slow name server and
+more addresses add time), and a command is sent again a few times: scripts are written for that.
 Must not read the environment, hold a client, or know what a queue is.
 """
 
@@ -14,7 +14,7 @@ from redis import Redis
 from redis.connection import ConnectionPool
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
-from redis.sentinel import MasterNotFoundError, Sentinel, SentinelConnectionPool
+from redis.sentinel import Sentinel, SentinelConnectionPool
 
 from dpq.link.bounded import bounded, bounded_to_master, cluster_client, with_retries
 from dpq.link.url import Host, ParsedUrl, explained, read_url
@@ -100,24 +100,8 @@ class _Asked(Redis):
             raise _SentinelError(str(error)) from error
 
 
-class _Sentinel(Sentinel):
-    """redis-py's `Sentinel`, with DPQ's text if no master is found."""
-
-    def discover_master(self, service_name: str) -> Any:
-        parent: Any = super()
-        try:
-            return parent.discover_master(service_name)
-        except MasterNotFoundError as error:
-            found = str(error).removeprefix(f"No master found for {service_name!r}")
-            reasons = found.removeprefix(" : ")
-            raise MasterNotFoundError(
-                f"no Sentinel names a master {service_name!r} that is up"
-                f"{reasons and f' ({reasons})'}"
-            ) from None
-
-
 def _master_pool(parsed: ParsedUrl, kind: type[Any]) -> ConnectionPool:
-    sentinel = _Sentinel([])  # type: ignore[no-untyped-call]  # redis-py's
+    sentinel = Sentinel([])  # type: ignore[no-untyped-call]  # redis-py's
     sentinel.sentinels = [
         _Asked.from_pool(ConnectionPool(connection_class=kind, **settings))
         for settings in parsed.sentinel_settings()

@@ -1,7 +1,7 @@
 """A URL -> a client of redis-py with explicit timeouts and retries.
 
-An unreachable server is reported within three seconds, all retries included (a slow name server may
-add its own time), and a command is sent again a few times at most: each script is written for that.
+An unreachable server is reported within three seconds, all retries included (a slow name server and
+more addresses add time), and a command is sent again a few times: scripts are written for that.
 Must not read the environment, hold a client, or know what a queue is.
 """
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from redis.asyncio import Redis
 from redis.asyncio.connection import ConnectionPool
-from redis.asyncio.sentinel import MasterNotFoundError, Sentinel, SentinelConnectionPool
+from redis.asyncio.sentinel import Sentinel, SentinelConnectionPool
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
@@ -99,24 +99,8 @@ class _Asked(Redis):
             raise _SentinelError(str(error)) from error
 
 
-class _Sentinel(Sentinel):
-    """redis-py's `Sentinel`, with DPQ's text if no master is found."""
-
-    async def discover_master(self, service_name: str) -> Any:
-        parent: Any = super()
-        try:
-            return await parent.discover_master(service_name)
-        except MasterNotFoundError as error:
-            found = str(error).removeprefix(f"No master found for {service_name!r}")
-            reasons = found.removeprefix(" : ")
-            raise MasterNotFoundError(
-                f"no Sentinel names a master {service_name!r} that is up"
-                f"{reasons and f' ({reasons})'}"
-            ) from None
-
-
 def _master_pool(parsed: ParsedUrl, kind: type[Any]) -> ConnectionPool:
-    sentinel = _Sentinel([])  # type: ignore[no-untyped-call]  # redis-py's
+    sentinel = Sentinel([])  # type: ignore[no-untyped-call]  # redis-py's
     sentinel.sentinels = [
         _Asked.from_pool(ConnectionPool(connection_class=kind, **settings))
         for settings in parsed.sentinel_settings()

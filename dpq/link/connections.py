@@ -1,170 +1,143 @@
+# Made from connections_async.py by `make twins`: change that file, not this one.
 """Sends scripts over DPQ's own connections to the servers of the caller's client.
 
-A few connections of redis-py, outside of its pool, carry the packed commands of an exchange and
-bring the replies. A command without a reply, or at the wrong server, is sent once more through the
-client itself, with the client's retries and redirections. Of any other client (a subclass, a
-double) only `execute_command` is used. Must not know what a command means.
+Beside the client's pool, links carry the packed commands of an exchange and bring the replies. A
+command without a reply, or at the wrong server, is sent once more through the client itself, with
+the client's retries and redirections. Of any other client (a subclass, a double) only
+`execute_command` is used. Must not know what a command means.
 """
 
-import os
-import select
-from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from redis.exceptions import RedisError, ResponseError
-from redis.exceptions import TimeoutError as RedisTimeoutError
+from redis.exceptions import MovedError, NoScriptError, RedisError
 
-from dpq.link.asking import Asking
-from dpq.link.cluster import CUT, MISSING, Node, Nodes, is_undone, raise_if_demoted
-from dpq.link.internals import socket_of
+from dpq.link.asking import ask, ask_by_script
+from dpq.link.cluster import MISSING, Node, Nodes, is_undone, may_not_eval
+from dpq.link.links import Exchange, Link
 from dpq.script.command import Command, Packer, pack_plain, script_call
-from dpq.script.durability import Durability, confirming, judged, require_direct
+from dpq.script.durability import (
+    BY_CLIENT,
+    Durability,
+    confirming,
+    judged,
+    require_direct,
+    unconfirmed,
+)
 
 
-class _Sent(NamedTuple):
-    """Commands on their way to a node."""
-
-    node: Node
-    connection: Any
-    commands: Sequence[Command[Any]]
-    replies: int
-    error: Exception | None = None
-
-
-class Connections(Asking):
-    """Sends commands to the servers (`nodes`) behind one client, for any number of threads."""
+class Connections:
+    """Sends commands to the servers (`nodes`) behind one client, for threads."""
 
     def __init__(self, client: Any, durability: Durability = "async") -> None:
         """Make connections; nothing is sent yet."""
-        self.nodes = Nodes(client)
+        self.nodes = nodes = Nodes(client)
         self._client, self._durability = client, durability
         self._packer = Packer()
-        self._idle: defaultdict[str, list[Any]] = defaultdict(
-            list
-        )  # by node: open connections that no thread uses now
-        self._pid, self._losses = os.getpid(), 0
-        self._only = self.nodes.only if self.nodes.direct and not self.nodes.clustered else None
+        self._links: dict[str, Link] = {}
+        single = nodes.direct and not nodes.clustered and durability == "async"
+        self._single = self._link(nodes.only) if single else None
         if durability != "async":
-            require_direct(durability, self.nodes.direct, client)
+            require_direct(durability, nodes.direct, client)
 
     def call_all(self, commands: Sequence[Command[Any]]) -> list[Any]:
         """Run commands in one round trip; one by one, if the client is not a direct one."""
-        if self._only is not None:
-            return self._receive(self._send(self._only, commands))
-        try:
-            parts = self.nodes.split(command.keys[0] for command in commands)
-        except RedisError as error:
-            return [error] * len(commands)
-        all_sent = [
-            (positions, self._send(node, [commands[position] for position in positions]))
-            for node, positions in parts.items()
-            if node is not None and self.nodes.direct
-        ]
-        replies: list[Any] = [None] * len(commands)
-        away = set(range(len(commands)))
-        for positions, sent in all_sent:
-            away.difference_update(positions)
-            for position, reply in zip(positions, self._receive(sent), strict=True):
-                replies[position] = reply
-        for position in away:
-            replies[position] = self._again(commands[position], MISSING)
+        if link := self._single:
+            packed = self._packer.pack(commands)
+            replies = link.receive(link.send(packed, len(commands)))
+        else:
+            try:
+                replies = self._spread(commands)
+            except RedisError as error:
+                return [error] * len(commands)
+        for position, reply in enumerate(replies):
+            if isinstance(reply, Exception) and is_undone(reply):
+                replies[position] = self._again(commands[position], reply)
+        return replies
+
+    def _spread(self, commands: Sequence[Command[Any]]) -> list[Any]:
+        """Run commands on the nodes that hold their keys, on all at once."""
+        replies: list[Any] = [MISSING] * len(commands)  # of a node that nobody knows
+        if self.nodes.direct:
+            self.nodes.ready()
+            sent = []
+            for node, positions in self.nodes.split(each.keys[0] for each in commands).items():
+                if node:
+                    some = [commands[position] for position in positions]
+                    sent.append((positions, node, some, self._send(node, some)))
+            for positions, node, some, exchange in sent:
+                received = self._receive(node, some, exchange)
+                for position, reply in zip(positions, received, strict=True):
+                    replies[position] = reply
         return replies
 
     def aimed(self, key: str) -> dict[str, Any]:
         """Return the arguments that make a method of the client ask the node that holds a key."""
+        self.nodes.ready()
         return self.nodes.aimed(key)
+
+    def tell(self, target: Node | str, *command: Any) -> Any:
+        """Send any command to a node, or to that of a key; return its raw reply."""
+        self.nodes.ready()
+        node = self.nodes.of(target) if isinstance(target, str) else target
+        if self.nodes.direct and node:
+            link = self._link(node)
+            (reply,) = link.receive(link.send(pack_plain([command]), 1))
+            if not (isinstance(reply, Exception) and is_undone(reply)):
+                if isinstance(reply, Exception):
+                    raise reply
+                return reply
+        client = self._client if isinstance(target, str) else target.client
+        return ask(client, *command)
 
     def _send(
         self, node: Node, commands: Sequence[Command[Any]], *, as_text: bool = False
-    ) -> _Sent:
-        """Write commands, and behind them those that confirm them, to a connection."""
-        count = len(commands)
+    ) -> Exchange:
+        """Write commands, and behind them those that confirm them, to a node."""
         if as_text:
             packed = pack_plain(script_call(command, as_text=True) for command in commands)
         else:
             packed = self._packer.pack(commands)
+        behind: Sequence[Any] = ()
         if self._durability != "async":
             timeout = node.settings.get("socket_timeout")
             behind = confirming(commands, self._durability, timeout)
-            packed, count = packed + pack_plain(behind), count + len(behind)
-        if self._losses != self.nodes.losses or self._pid != os.getpid():
-            self._forget_idle()
-        connected = False
-        try:
-            connection = self._idle[node.name].pop()
-        except LookupError:  # all are in use; another thread may have taken the last one just now
-            connection = None
-        try:
-            if connection is not None:
-                if self.nodes.sends_once and select.select([socket_of(connection)], [], [], 0)[0]:
-                    connection.disconnect()  # the server has closed it: no reply is due
-                    connection.connect()
-            else:
-                connection = node.connection(health_check_interval=0)
-                connection.connect()
-            connected = True
-            connection.send_packed_command((packed,), check_health=False)
-        except BaseException as error:  # half of the commands may be on the wire
-            hopeless = not connected and isinstance(error, RedisTimeoutError)
-            fault = self._broken(node, connection, error, hopeless=hopeless)
-            return _Sent(node, None, commands, count, fault)
-        return _Sent(node, connection, commands, count)
+        packed, count = packed + pack_plain(behind), len(commands) + len(behind)
+        return self._link(node).send(packed, count, alone=bool(behind))
 
-    def _exchange(
-        self, node: Node, commands: Sequence[Command[Any]], *, as_text: bool = False
+    def _receive(
+        self, node: Node, commands: Sequence[Command[Any]], exchange: Exchange
     ) -> list[Any]:
-        return self._receive(self._send(node, commands, as_text=as_text), last=True)
-
-    def _receive(self, sent: _Sent, *, last: bool = False) -> list[Any]:
-        """Read the replies; unless it is the last try, send those once more that need it."""
-        node, connection, commands, count, broken = sent
-        replies: list[Any] = []
-        clean = broken is None
-        if broken is None:
-            try:
-                for _ in range(count):
-                    try:
-                        replies.append(connection.read_response(disable_decoding=True))
-                    except ResponseError as refusal:
-                        clean = False
-                        replies.append(raise_if_demoted(refusal))
-            except BaseException as error:  # replies may still come
-                clean, broken = False, self._broken(node, connection, error)
-            else:
-                self._idle[node.name].append(connection)
-        replies += [broken] * (count - len(replies))
-        if count > len(commands):
+        replies = self._link(node).receive(exchange)
+        if len(replies) > len(commands):
             replies = judged(commands, self._durability, replies)
-        if not clean and not last:
-            replies = [
-                self._again(command, reply) if is_undone(reply) else reply
-                for command, reply in zip(commands, replies, strict=True)
-            ]
         return replies
 
-    def _broken(
-        self, node: Node, connection: Any, error: BaseException, *, hopeless: bool = False
-    ) -> Exception:
-        """Close a connection; return the sign of its missing replies, or raise the error."""
-        if connection is not None:
-            connection.disconnect()
-        if not isinstance(error, CUT):
-            raise error
-        self.nodes.lost()
-        final = self.nodes.sends_once or (hopeless and not self.nodes.fails_over)
-        return error if final else MISSING
+    def _again(self, command: Command[Any], error: Any) -> Any:
+        """Send a command once more: over an own connection, if the server does not know the script,
+        the keys have moved, or the connection was cut; else, or then, through the client."""
+        cut = error is MISSING and not self.nodes.fails_over
+        try:
+            if (cut or isinstance(error, NoScriptError | MovedError)) and self.nodes.direct:
+                if isinstance(error, MovedError):
+                    self.nodes.learn()
+                if node := self.nodes.of(command.keys[0]):
+                    exchange = self._send(node, (command,), as_text=not cut)
+                    (reply,) = self._receive(node, (command,), exchange)
+                    if not is_undone(reply) and not may_not_eval(reply):
+                        return reply
+            reply = ask_by_script(self._client, command)
+        except RedisError as refusal:
+            return refusal
+        if self._durability != "async":
+            reply = unconfirmed(command, self._durability, reply, BY_CLIENT)
+        return reply
 
-    def _forget_idle(self) -> None:
-        """Close all idle connections; a forked child leaves those of its parent alone."""
-        if self._pid == os.getpid():
-            self._losses = self.nodes.losses
-            self.close()
-        else:  # pragma: no cover - a test does it in a child
-            self._idle, self._pid = defaultdict(list), os.getpid()
+    def _link(self, node: Node) -> Link:
+        link = self._links.get(node.name)
+        return link or self._links.setdefault(node.name, Link(self.nodes, node))
 
     def close(self) -> None:
-        """Close the connections that no call uses now."""
-        for idle in list(self._idle.values()):
-            while idle:
-                idle.pop().disconnect()
+        """Close the connections; calls that lose theirs are sent again, or get an error."""
+        for link in list(self._links.values()):
+            link.close()

@@ -67,8 +67,3 @@ def startup_nodes(client: Any) -> Any:
 def learn_nodes(client: Any) -> Any:
     """Make a cluster's client read the nodes anew; of an asyncio client, return a coroutine."""
     return client.nodes_manager.initialize()
-
-
-def on_connect_of(client: Any) -> Any:
-    """Return the user's function for new connections, which a cluster's client wraps in its own."""
-    return client.user_on_connect_func

@@ -6,9 +6,11 @@ five seconds to connect, times ten retries of everything, do not suit a queue.
 """
 
 import re
+import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit, urlunsplit
 
@@ -20,7 +22,6 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
 from dpq.link.internals import QUIET
-from dpq.link.tls import check_certificates
 from dpq.model.errors import ConfigurationError
 from dpq.model.masking import SCHEMES
 
@@ -36,6 +37,8 @@ BACKOFF_CAP_S = 0.4
 LEAST_CONNECT_S = 0.3  # the least connect timeout for each server if a URL names several
 DEFAULT_PORTS = {"cluster": 6379, "sentinel": 26379}
 POOL_OPTIONS = {"max_connections"}
+_SSL_CHECKS = ("none", "optional", "required")
+_SSL_PATHS = ("ssl_ca_certs", "ssl_ca_path", "ssl_certfile", "ssl_keyfile")
 _OF_THE_MASTER = {"username", "password", "db"}
 
 
@@ -54,7 +57,7 @@ def explained(label: str) -> Iterator[None]:
         # The cause may quote the password, so the text shows a cause only if this module wrote it.
         why = f" ({error})" if isinstance(error, ConfigurationError) else ""
         if label == "***":
-            why = " (it has no scheme: write redis:// before the host)"
+            why = " (write redis:// before the host)"
         if isinstance(error, TypeError):
             why = " (it has a parameter that redis-py does not know)"
         raise ConfigurationError(f"cannot use the URL {label!r}{why}: use {SCHEMES}") from None
@@ -214,7 +217,7 @@ def _settings(url: str, reply_timeout: float = SOCKET_TIMEOUT_S) -> dict[str, An
         options |= QUIET
         options.setdefault("socket_keepalive", True)
     if options.get("connection_class") is SSLConnection:
-        check_certificates(options)
+        _check_certificates(options)
     if options.get("db", 0) < 0:
         raise ConfigurationError("db must be a whole number from 0")
     for name in ("socket_connect_timeout", "socket_timeout"):
@@ -222,3 +225,28 @@ def _settings(url: str, reply_timeout: float = SOCKET_TIMEOUT_S) -> dict[str, An
             raise ConfigurationError(f"{name} must be seconds above 0")
     options["retry"] = BoundedRetry(options["socket_connect_timeout"])
     return options
+
+
+def _check_certificates(options: Mapping[str, Any]) -> None:
+    """Check the certificates here, not at the first call; redis-py reads the files once more."""
+    wanted = options.get("ssl_cert_reqs", "required")
+    if isinstance(wanted, str) and wanted not in _SSL_CHECKS:
+        raise ConfigurationError(f"ssl_cert_reqs must be one of {', '.join(_SSL_CHECKS)}")
+    for name in _SSL_PATHS:
+        if name in options and not Path(options[name]).exists():
+            raise ConfigurationError(f"{name}: there is no such file")
+    authorities, certificate, key = map(
+        options.get, ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
+    )
+    if key and not certificate:
+        raise ConfigurationError("ssl_keyfile needs ssl_certfile")
+    context, reading = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), "ssl_ca_certs holds no certificates"
+    try:
+        if authorities:
+            context.load_verify_locations(authorities)
+        reading = "ssl_certfile and ssl_keyfile do not belong together, or ssl_password is wrong"
+        if certificate:  # with None as password OpenSSL would ask at the terminal, and wait
+            context.load_cert_chain(certificate, key, options.get("ssl_password") or "")
+    except (OSError, ValueError) as error:  # an SSLError is an OSError
+        reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or "unreadable"
+        raise ConfigurationError(f"{reading}: {reason}") from None

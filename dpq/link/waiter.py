@@ -17,9 +17,9 @@ from redis.exceptions import RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq.link import blocks
-from dpq.link.asking import Asking
 from dpq.link.blocks import handing_on, markers_maybe_lost, read_marker
 from dpq.link.cluster import CUT, Nodes
+from dpq.link.connections import Connections
 from dpq.link.endpoint import Endpoint, first_answered
 from dpq.link.shared import here, pause
 from dpq.link.watches import Marker, Watch, time_left
@@ -34,7 +34,7 @@ class Waiter:
     markers, up to 64; a marker of another slot wakes no waiter. The client's pool is not used.
     """
 
-    def __init__(self, connections: Asking, markers: Sequence[str]) -> None:
+    def __init__(self, connections: Connections, markers: Sequence[str]) -> None:
         self._tell = connections.tell
         self._nodes = nodes = connections.nodes
         self.markers = tuple(markers)
@@ -64,6 +64,7 @@ class Waiter:
         return None
 
     def _block_seconds(self, left: float) -> float:
+        """Return the seconds of a block; a worker and a daemon have longer ones."""
         return blocks.block_seconds(self._nodes, left)
 
     def withdraw(self, owned: Iterable[Marker] = ()) -> None:
@@ -169,7 +170,7 @@ class _Block(Endpoint):
 class Waiters:
     """The waiters of one queue object: one for each wait at a time, kept for the next one."""
 
-    def __init__(self, connections: Asking, markers: Sequence[str]) -> None:
+    def __init__(self, connections: Connections, markers: Sequence[str]) -> None:
         self._connections, self.markers = connections, tuple(markers)
         self._kept: deque[tuple[object, Waiter]] = deque()
 
@@ -210,7 +211,7 @@ def sleep(waiter: Waiter, watches: Sequence[Watch], until: float, stop: Any = No
     while (wait := time_left(watches, until)) > 0:
         marker = waiter.wait(wait, stop)
         if marker:
-            watches[marker.number].marker_received(marker.moment)
+            watches[marker.number].marker_received(marker.moment, marker.second)
         if stop and stop.done():
             return False
         if not marker:

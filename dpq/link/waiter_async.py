@@ -16,9 +16,9 @@ from redis.exceptions import RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq.link import blocks
-from dpq.link.asking_async import AsyncAsking
 from dpq.link.blocks import handing_on, markers_maybe_lost, read_marker
 from dpq.link.cluster import CUT, AsyncNodes
+from dpq.link.connections_async import AsyncConnections
 from dpq.link.endpoint_async import AsyncEndpoint, first_answered
 from dpq.link.shared_async import here, pause
 from dpq.link.watches import Marker, Watch, time_left
@@ -33,7 +33,7 @@ class AsyncWaiter:
     markers, up to 64; a marker of another slot wakes no waiter. The client's pool is not used.
     """
 
-    def __init__(self, connections: AsyncAsking, markers: Sequence[str]) -> None:
+    def __init__(self, connections: AsyncConnections, markers: Sequence[str]) -> None:
         self._tell = connections.tell
         self._nodes = nodes = connections.nodes
         self.markers = tuple(markers)
@@ -63,6 +63,7 @@ class AsyncWaiter:
         return None
 
     def _block_seconds(self, left: float) -> float:
+        """Return the seconds of a block; a worker and a daemon have longer ones."""
         return blocks.block_seconds(self._nodes, left)
 
     async def withdraw(self, owned: Iterable[Marker] = ()) -> None:
@@ -168,7 +169,7 @@ class _Block(AsyncEndpoint):
 class AsyncWaiters:
     """The waiters of one queue object: one for each wait at a time, kept for the next one."""
 
-    def __init__(self, connections: AsyncAsking, markers: Sequence[str]) -> None:
+    def __init__(self, connections: AsyncConnections, markers: Sequence[str]) -> None:
         self._connections, self.markers = connections, tuple(markers)
         self._kept: deque[tuple[object, AsyncWaiter]] = deque()
 
@@ -211,7 +212,7 @@ async def sleep(
     while (wait := time_left(watches, until)) > 0:
         marker = await waiter.wait(wait, stop)
         if marker:
-            watches[marker.number].marker_received(marker.moment)
+            watches[marker.number].marker_received(marker.moment, marker.second)
         if stop and stop.done():
             return False
         if not marker:

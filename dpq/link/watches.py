@@ -17,10 +17,14 @@ wake-up delays a task at most so long. lua/lib/notice.lua has the same in ms."""
 
 
 class Marker(NamedTuple):
-    """A marker that a waiter owns: its index, and when to look, ms of the server; 0 for now."""
+    """A marker that a waiter owns: its index, and when to look, ms of the server; 0 for now.
+
+    `second`: another waiter is the first to look, and this one looks in case that one is dead.
+    """
 
     number: int
     moment: float
+    second: bool = False
 
 
 class Watch:
@@ -38,6 +42,7 @@ class Watch:
         *,
         first: bool = False,
         ahead: float = 0.0,
+        second: bool = False,
     ) -> None:
         self._looked = looked = time.monotonic()
         # The reply took time, so the watch never looks too early.
@@ -48,22 +53,29 @@ class Watch:
             recheck = min(recheck, recheck_ms / 1000)
         self.look_at = looked + recheck  # without a marker, monotonic seconds
         self.moment: float | None = None  # that it watches for, ms of the server's clock
+        self.second = False  # it watches for the moment as the second waiter
         self.called = False  # a marker said "look now"
         if wait_ms is not None and wait_ms < RECHECK_SECONDS * 1000:
-            self.marker_received(now_ms + wait_ms)
+            self.marker_received(now_ms + wait_ms, second)
 
     def hurry(self) -> None:
         """Look as early as in a first wait: the waiter does not block on all markers."""
         self.look_at = min(self.look_at, self._looked + RECHECK_SECONDS / 2)
 
-    def marker_received(self, moment: float) -> None:
-        """Take in a marker: watch for its moment; for 0, look now."""
+    def marker_received(self, moment: float, second: bool = False) -> None:
+        """Take in a marker: watch for its moment; for 0, look now.
+
+        A first waiter keeps its moment: only an earlier one comes before it. A second waiter takes
+        any, since the newest marker may name nobody else.
+        """
         if moment == 0:
             self.called, self.look_at = True, -math.inf
             return
-        if self.moment is None or moment < self.moment or self._has_come(self.moment):
-            self.moment = moment  # before its own moment, a later one is that of a second waiter
-        self.look_at = min(self.look_at, moment / 1000 + self._offset - self._ahead)
+        own = self.moment
+        earlier = own is None or (moment < own and not second) or self._has_come(own)
+        if earlier or self.second:
+            self.moment, self.second = moment, second
+            self.look_at = min(self.look_at, moment / 1000 + self._offset - self._ahead)
 
     def _has_come(self, moment: float) -> bool:
         return moment / 1000 + self._offset <= time.monotonic()
@@ -85,8 +97,8 @@ def watches_after(
     """Make the watch of a queue after a pop, as a list: empty if it may have more tasks."""
     if batch.tasks and batch.recheck_ms is None:
         return []
-    first = not before
-    return [Watch(batch.now_ms, batch.next_event_ms, batch.recheck_ms, first=first, ahead=ahead)]
+    named = (batch.now_ms, batch.next_event_ms, batch.recheck_ms)
+    return [Watch(*named, first=not before, ahead=ahead, second=batch.second)]
 
 
 def begun(batch: Batch[Any]) -> bool:
@@ -97,14 +109,17 @@ def begun(batch: Batch[Any]) -> bool:
 def owned_markers(watches: Sequence[Watch]) -> list[Marker]:
     """List the markers that the watches took in, and have not looked for."""
     called = [Marker(number, 0) for number, watch in enumerate(watches) if watch.called]
-    moments = ((number, watch.moment) for number, watch in enumerate(watches))
-    return called + [Marker(number, moment) for number, moment in moments if moment is not None]
+    return called + [
+        Marker(number, watch.moment, watch.second)
+        for number, watch in enumerate(watches)
+        if watch.moment is not None
+    ]
 
 
 def owned_of_queues(by_queue: Sequence[Sequence[Watch]]) -> list[Marker]:
     """List the markers that the watches of several queues own; a queue may have no watch."""
     return [
-        Marker(number, moment)
+        marker._replace(number=number)
         for number, watches in enumerate(by_queue)
-        for _, moment in owned_markers(watches)
+        for marker in owned_markers(watches)
     ]

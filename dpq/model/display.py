@@ -9,7 +9,7 @@ import logging
 import math
 import re
 from textwrap import indent
-from traceback import TracebackException
+from traceback import format_exception
 
 from dpq.model.log_fields import FIELDS
 
@@ -78,20 +78,5 @@ class CleanRecords(logging.Handler):
             if isinstance(value, str) and _IN_A_LINE.search(value):
                 record.__dict__[name] = shown(value)
         if record.exc_info and not record.exc_text:
-            trace = TracebackException(*record.exc_info)
-            text = "".join(trace.format()).rstrip("\n")
-            if _more_lines(trace):  # one of them might be read as a record
-                record.exc_text = shown(indent(text, "  "), lines=True)
-            elif _IN_LINES.search(text):
-                record.exc_text = shown(text, lines=True)
-
-
-def _more_lines(trace: TracebackException) -> bool:
-    """Return True if an error of a traceback has a text of several lines."""
-    rest: list[TracebackException | None] = [trace]
-    while rest:
-        if error := rest.pop():
-            if "".join(error.format_exception_only()).rstrip("\n").count("\n"):
-                return True
-            rest += [error.__cause__, error.__context__, *(error.exceptions or ())]
-    return False
+            text = "".join(format_exception(*record.exc_info)).rstrip("\n")
+            record.exc_text = indent(shown(text, lines=True), "  ")  # no line reads as a record

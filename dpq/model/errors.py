@@ -209,11 +209,11 @@ class LimitTimeoutError(DPQError):
     seconds until the limit may have the units, as far as it is known now.
     """
 
-    def __init__(self, group: str | None, retry_after: float, timeout: float) -> None:
+    def __init__(self, group: str | None, retry_after: float, timeout: float, cost: str) -> None:
         scope = "the queue" if group is None else f"group {group!r}"
         super().__init__(
-            f"the limit of {scope} grants nothing within timeout={timeout:g} s: ask again in "
-            f"{retry_after:.3f} s, or wait longer (timeout=None waits for ever)"
+            f"the limit of {scope} has no room for cost={cost} within timeout={timeout:g} s: ask "
+            f"again in {retry_after:.3f} s, or wait longer (timeout=None waits for ever)"
         )
         self.group, self.retry_after, self.timeout = group, retry_after, timeout
 

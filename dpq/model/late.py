@@ -4,14 +4,14 @@
 """
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
 
-def late(module: str, homes: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
+def late(module: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
     """Make the `__getattr__` of a module, which loads names from their homes in `dpq`."""
-    home_of = {name: home for home, names in homes.items() for name in names}
+    home_of = {name: home for home, names in homes.items() for name in names.split()}
 
     def load(name: str) -> Any:
         if name not in home_of:

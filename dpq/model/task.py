@@ -144,4 +144,4 @@ class TaskName(NamedTuple):
 
 
 if not TYPE_CHECKING:  # a type checker would take any name for one of this module
-    __getattr__ = late(__name__, {"model.task_data": ("Task", "DeadTask")})
+    __getattr__ = late(__name__, {"model.task_data": "Task DeadTask"})

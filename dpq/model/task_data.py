@@ -1,12 +1,12 @@
-"""`Task` and `DeadTask`: pydantic data, loaded when the first queue is made (see model/task.py)."""
+"""Tasks, results and progress: pydantic data, loaded when the first queue is made (see task.py)."""
 
 import math
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Generic, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Generic, NoReturn
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, SkipValidation
 
-from dpq.model.result_data import Progress
+from dpq.model.frozen import Frozen
 from dpq.model.task_state import P, TaskState
 
 Attempts = Annotated[
@@ -15,6 +15,32 @@ Attempts = Annotated[
     PlainSerializer(lambda value: None if value == math.inf else value, return_type=int | None),
 ]
 """A bound of failed attempts; `math.inf` is null in dumps, since JSON has no infinity."""
+
+
+class Progress(Frozen):
+    """The progress of the work on a running task, as its handler has told it.
+
+    Attributes:
+        done: The units of work that are done.
+        total: All units of work, or None if the handler does not know.
+        text: What it does now; "" for nothing.
+        at: When the server has taken note of it, UTC.
+    """
+
+    done: float
+    total: float | None
+    text: str
+    at: datetime
+
+    @property
+    def share(self) -> float | None:
+        """The share of the work that is done, from 0 to 1; None without a total."""
+        return min(1.0, self.done / self.total) if self.total else None
+
+    def __str__(self) -> str:
+        share = "" if self.share is None else f" ({self.share:.0%})"
+        total = "" if self.total is None else f" of {self.total:.10g}"
+        return f"{self.done:.10g}{total}{share}{': ' * bool(self.text)}{self.text}"
 
 
 def _short(value: object) -> str:
@@ -129,3 +155,21 @@ class DeadTask(Task[P], Generic[P]):
     reason: str
     attempts: int
     died_at: datetime
+
+
+class Result(Frozen):
+    """The result of a finished task.
+
+    Attributes:
+        id: Its place among the results; `results(after=...)` goes on behind it.
+        task_id: The task.
+        value: The result, as JSON gives it back.
+        at: When the task was finished, by the server's clock, UTC.
+        kept_until: Until when the result is kept, UTC.
+    """
+
+    id: str
+    task_id: str
+    value: Any
+    at: datetime
+    kept_until: datetime

@@ -8,9 +8,10 @@ wraps the verbs of `QueueOperations`, which both faces and all workers call. So 
 """
 
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import partial
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence, Sized
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial, wraps
 from typing import Any
 
 from dpq.http.wire import missing_extra
@@ -20,12 +21,13 @@ try:
 except ImportError as error:  # pragma: no cover - a test does it in a process of its own
     raise missing_extra("otel", error, "opentelemetry") from error
 
-from dpq.model.task import Task
+from dpq.limits.signals import signal_of
+from dpq.model.task import Push, Task
 from dpq.otel.spans import CONVENTIONS, Telemetry
-from dpq.otel.wrappers import Wrappers, working
 from dpq.queue.base import QueueBase
 from dpq.queue.queue import DPQ
 from dpq.queue.queue_async import AsyncDPQ
+from dpq.script.command import Steps
 from dpq.verbs.queue import QueueOperations
 from dpq.worker.handler_calls import HandlerCalls
 
@@ -33,8 +35,8 @@ __all__ = ["CONVENTIONS", "DPQInstrumentor", "instrument", "processing", "uninst
 
 log = logging.getLogger(__name__)
 
-SETTLING = ("ack", "fail", "bury", "release", "rate_limited", "set_visibility")
-"""The verbs that end the delivery of one task."""
+SETTLING = ("ack", "fail", "bury", "release", "rate_limited", "set_visibility", "ack_many")
+"""The verbs that end deliveries."""
 
 _active: list[Telemetry] = []  # the telemetry that `instrument` has made; empty without
 _undo: list[Callable[[], None]] = []
@@ -60,15 +62,15 @@ def instrument(
         log.warning("dpq.otel: this process is instrumented already")
         return
     telemetry = Telemetry(tracer_provider, meter_provider, error_texts)
-    wrappers = Wrappers(telemetry)
-    for name in SETTLING:
-        _replace(QueueOperations, name, wrappers.settling)
-    _replace(QueueOperations, "ack_many", wrappers.settling_many)
-    _replace(QueueOperations, "push", wrappers.pushing)
-    _replace(QueueOperations, "push_many", wrappers.pushing_many)
-    _replace(QueueOperations, "pop", wrappers.popping)
-    _replace(DPQ, "lease", wrappers.leasing)
-    _replace(AsyncDPQ, "lease", wrappers.leasing_async)
+    for owner, name, wrap in (
+        *((QueueOperations, name, settling) for name in SETTLING),
+        (QueueOperations, "push", pushing),
+        (QueueOperations, "push_many", pushing),
+        (QueueOperations, "pop", popping),
+        (DPQ, "lease", leasing),
+        (AsyncDPQ, "lease", leasing_async),
+    ):
+        _replace(owner, name, telemetry, wrap)
     HandlerCalls.traced = staticmethod(partial(telemetry.process, root=True))
     _undo.append(partial(setattr, HandlerCalls, "traced", None))
     _active.append(telemetry)
@@ -81,9 +83,9 @@ def uninstrument() -> None:
         _undo.pop()()
 
 
-def _replace(owner: type, name: str, wrap: Callable[[Any], Any]) -> None:
+def _replace(owner: type, name: str, telemetry: Telemetry, wrap: Callable[..., Any]) -> None:
     original = owner.__dict__[name]
-    setattr(owner, name, wrap(original))
+    setattr(owner, name, wrap(telemetry, original))
     _undo.append(partial(setattr, owner, name, original))
 
 
@@ -123,3 +125,118 @@ def processing(queue: QueueBase[Any], task: Task[Any]) -> Iterator[trace.Span]:
         return
     with working(_active[0], queue, task) as span:
         yield span
+
+
+# The wrappers of verbs. Each calls its verb at once, since a verb may check its arguments then.
+
+Verb = Callable[..., Steps[Any]]
+
+
+@contextmanager
+def working(telemetry: Telemetry, queue: QueueBase[Any], task: Task[Any]) -> Iterator[trace.Span]:
+    """Make a span around the work on a task."""
+    process = telemetry.process(queue, task)
+    try:
+        yield process.span if process else trace.INVALID_SPAN
+    except BaseException as error:
+        if process:
+            process.end(signal_of(error))
+        raise
+    if process:
+        process.end(None)
+
+
+def settling(telemetry: Telemetry, verb: Verb) -> Verb:
+    """Wrap a verb that ends one delivery, or `ack_many`."""
+    many = verb.__name__ == "ack_many"
+    name = "ack" if many else verb.__name__
+
+    @wraps(verb)
+    def settle(queue: QueueOperations[Any], given: Any, *args: Any, **named: Any) -> Steps[Any]:
+        tasks = list(given) if many else [given]
+        steps = verb(queue, tasks if many else given, *args, **named)
+        known = [task for task in tasks if isinstance(task, Task)]
+        count = len(tasks) if many else None
+        call = telemetry.begin(queue, name, "settle", known, count=count)
+        return call.follow(steps) if call else steps
+
+    return settle
+
+
+def pushing(telemetry: Telemetry, verb: Verb) -> Verb:
+    """Wrap `push` and `push_many`; a call that refuses its arguments has a span as well."""
+
+    def later(*args: Any) -> Steps[Any]:
+        return (yield from verb(*args))
+
+    @wraps(verb)
+    def push(queue: QueueOperations[Any], given: Push[Any] | Iterable[Push[Any]]) -> Steps[Any]:
+        one = given if isinstance(given, Push) else None
+        count = len(given) if one is None and isinstance(given, Sized) else None
+        call = telemetry.begin(queue, "push", "send", pushed=one, count=count)
+        if call is None:
+            return verb(queue, given)
+        return call.follow(later(queue, given, call.traceparent), 1 if one else count or 0)
+
+    return push
+
+
+def popping(telemetry: Telemetry, verb: Verb) -> Verb:
+    """Wrap `pop`. A pop without a task makes no span: idle consumers would make most spans."""
+
+    def follow(queue: QueueOperations[Any], most: int, steps: Steps[Any]) -> Steps[Any]:
+        began = time.time_ns(), time.perf_counter()
+        tasks: Sequence[Task[Any]] = ()
+        failed: Exception | None = None
+        try:
+            batch = yield from steps
+            tasks, failed = batch.tasks, batch.failed
+        except Exception as error:
+            failed = error
+            raise
+        finally:
+            if tasks or failed:
+                count = len(tasks) if most != 1 else None
+                call = telemetry.begin(queue, "pop", "receive", tasks, count=count, since=began)
+                if call:
+                    call.end(None if tasks else failed)
+        return batch
+
+    @wraps(verb)
+    def pop(queue: QueueOperations[Any], most: int, *args: Any, **named: Any) -> Steps[Any]:
+        steps = verb(queue, most, *args, **named)
+        return steps if queue.client is None else follow(queue, most, steps)
+
+    return pop
+
+
+def leasing(telemetry: Telemetry, verb: Any) -> Any:
+    """Wrap `DPQ.lease`: its body is the work on the task."""
+
+    @wraps(verb)
+    @contextmanager
+    def lease(queue: DPQ[Any], *args: Any, **named: Any) -> Iterator[Any]:
+        with verb(queue, *args, **named) as task:
+            if task is None:
+                yield None
+                return
+            with working(telemetry, queue, task):
+                yield task
+
+    return lease
+
+
+def leasing_async(telemetry: Telemetry, verb: Any) -> Any:
+    """Wrap `AsyncDPQ.lease`."""
+
+    @wraps(verb)
+    @asynccontextmanager
+    async def lease(queue: AsyncDPQ[Any], *args: Any, **named: Any) -> AsyncIterator[Any]:
+        async with verb(queue, *args, **named) as task:
+            if task is None:
+                yield None
+                return
+            with working(telemetry, queue, task):
+                yield task
+
+    return lease

@@ -15,10 +15,9 @@ if TYPE_CHECKING:
     from dpq.explain.operations import Operations
     from dpq.limits.states import LimitState
     from dpq.link.session_async import AsyncQueueSession
-    from dpq.model.batch_state import BatchState
     from dpq.model.history import Event, Slot
     from dpq.model.queue_settings import Bounds, WhenFull
-    from dpq.model.reports import BulkProgress, Imported, LeaseInfo, WorkerInfo
+    from dpq.model.reports import BatchState, BulkProgress, Imported, LeaseInfo, WorkerInfo
     from dpq.queue.life_async import AsyncQueueLife
     from dpq.verbs.bulk import BulkAction
 
@@ -57,11 +56,6 @@ class AsyncAdmin(Generic[P]):
             over: Seconds (0.001 to 3600) to measure how many tasks come and end, which the call
                 waits for. None: the last 5 minutes of the history say it; if nobody has stored
                 them, limits alone do, as if consumers kept up with them; else it is `unknown`.
-
-        Raises:
-            ConfigurationError: `over` is out of its bounds.
-
-        Source: docs/design.md, "Drain time".
         """
         from dpq.explain.drain import MAX_OVER_SECONDS
 
@@ -83,11 +77,6 @@ class AsyncAdmin(Generic[P]):
         Args:
             seconds: How far back (1 to 1 209 600). Up to a day the slots are minutes, else quarters
                 of an hour.
-
-        Raises:
-            ConfigurationError: `seconds` is out of its bounds.
-
-        Source: docs/design.md, "History".
         """
         return await self._session.run(self._operations.history, seconds)
 
@@ -108,11 +97,6 @@ class AsyncAdmin(Generic[P]):
             limit: Events at most (1 to 1000).
             task_id: Only the events of this task, which may be gone.
             kinds: Only events of this kind, or of these; see `Event`.
-
-        Raises:
-            ConfigurationError: `after` is no id of an event, or `limit` is out of its bounds.
-
-        Source: docs/storage.md, "Events".
         """
         return await self._session.run(self._operations.events, after, limit, task_id, kinds)
 
@@ -208,7 +192,7 @@ class AsyncAdmin(Generic[P]):
             call ends early, call it again: it goes on with those that still pass.
 
         Raises:
-            ConfigurationError: The action takes no such tasks, or a value is out of its bounds.
+            ConfigurationError: The action takes no such tasks.
         """
         from dpq.verbs.bulk import Bulk
 
@@ -241,7 +225,7 @@ class AsyncAdmin(Generic[P]):
                 new one, a dead letter with the reason `group full`.
 
         Raises:
-            ConfigurationError: A bound is out of its own bounds, or none is named.
+            ConfigurationError: No bound is named.
         """
         operation = self._operations.set_bounds
         await self._session.run(operation, max_tasks, max_waiting, when_full)
@@ -281,19 +265,12 @@ class AsyncAdmin(Generic[P]):
         Raises:
             ConfigurationError: There is no such queue.
             ExportFileError: Behind the last line: tasks are stored that were not written.
-
-        Source: docs/operations.md, "Export and import".
         """
-        from dpq.verbs.transfer import Export, Position
+        from dpq.verbs.transfer import Export
 
-        export, at = Export(self._operations), Position()
-        yield await self._session.run(export.begin)
-        while at.section:
-            lines, at = await self._session.run(export.page, at)
-            for line in lines:
+        for step in Export(self._operations).steps():
+            for line in await self._session.run(step):
                 yield line
-        yield await self._session.run(export.end)
-        export.require_whole()
 
     async def import_(
         self,
@@ -325,8 +302,6 @@ class AsyncAdmin(Generic[P]):
                 written: all lines are checked first.
             ImportConflictError: Another task has the id or the key of a task.
             ConfigurationError, LimitChangedError: Settings or limits differ.
-
-        Source: docs/operations.md, "Export and import".
         """
         from dpq.verbs.transfer import Import, rereadable
 

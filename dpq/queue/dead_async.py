@@ -25,13 +25,8 @@ class AsyncDeadLetters(Generic[P]):
         group: str | None = None,
         where: Callable[[DeadTask[P]], bool] | None = None,
     ) -> list[DeadTask[P]]:
-        """List up to `n` dead tasks, the longest dead first.
-
-        Args:
-            n: The most tasks to return.
-            reason: Only tasks with this reason.
-            group: Only tasks of this group.
-            where: Only tasks for which this function returns True.
+        """List up to `n` dead tasks, the longest dead first: those with this `reason`, of this
+        `group`, and for which `where` returns True.
         """
         return await self._session.run(
             self._session.operations.dead_list, n, chosen_by(reason, group, where)
@@ -49,11 +44,9 @@ class AsyncDeadLetters(Generic[P]):
         """Make dead tasks live again, with all their attempts and their old positions.
 
         Args:
-            ids: One id or several; None for all tasks that the filters choose. `[]` changes
-                nothing; with `durability` it asks for a confirmation of all earlier changes.
-            reason: Only tasks with this reason.
-            group: Only tasks of this group.
-            where: Only tasks for which this function returns True.
+            ids: One id or several; None for all tasks that the filters of `list` choose. `[]`
+                changes nothing; with `durability` it asks for a confirmation of all earlier
+                changes.
             rate: Tasks per second, from 0.001: they come due one after another. None: all at
                 once.
 

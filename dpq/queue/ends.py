@@ -12,13 +12,13 @@ import logging
 import math
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq.model.errors import ResultTimeoutError, TaskDeadError, TaskNotFoundError
-from dpq.model.result_data import Result
+from dpq.model.task_data import Result
 from dpq.model.validation import milliseconds
 from dpq.verbs.results import Outcome
 
@@ -75,34 +75,6 @@ def wait_for_results(queue: Any, after: str, limit: int, timeout: float | None) 
     return _wait(queue, "", timeout, ask) or []
 
 
-def _wait(queue: Any, caller: str, timeout: float | None, ask: Callable[[], T | None]) -> T | None:
-    """Ask until there is an answer; None after `timeout` seconds."""
-    if timeout is not None:
-        milliseconds("timeout", timeout)
-    if (answer := ask()) is not None or timeout == 0:
-        return answer
-    until = math.inf if timeout is None else time.monotonic() + timeout
-    listener = queue._ends
-    with listener.ear(caller) as ear:
-        while True:  # each question comes after the subscription, so that no end is missed
-            listener.subscribe()
-            try:
-                answer = ask()
-                if answer is not None or until <= time.monotonic():
-                    return answer
-            except (RedisConnectionError, RedisTimeoutError, OSError) as error:
-                if until <= time.monotonic():
-                    raise
-                log.warning("%s: the wait for a result goes on: %s", queue.queue_name, error)
-            listener.wait(ear, min(until - time.monotonic(), _patience(listener)))
-
-
-def _patience(listener: Any) -> float:
-    if listener.channel:
-        return ASK_FOR_END_SECONDS
-    return ASK_UNCALLED_SECONDS if listener.direct else ASK_DOUBLE_SECONDS
-
-
 def follow(
     queue: Any,
     task_id: str,
@@ -114,21 +86,48 @@ def follow(
     The server calls at the end. What happens before the end, the progress included, is seen by a
     look after each pause. An outage ends nothing, but for the first look.
     """
-    session, operations = queue._session, queue._operations
-    listener, first = queue._ends, True
-    with listener.ear(task_id) as ear:
-        while True:  # each look comes after the subscription, so that no end is missed
+
+    def ask() -> Outcome | None:
+        outcome, task = queue._session.run(queue._operations.examine, task_id)
+        if outcome.state == "live" and task is not None:  # else it ends just now
+            tell(task)
+        return None if outcome.state == "live" else outcome
+
+    return cast("Outcome", _wait(queue, task_id, None, ask, pause))
+
+
+def _wait(
+    queue: Any,
+    caller: str,
+    timeout: float | None,
+    ask: Callable[[], T | None],
+    pause: Callable[[], float] | None = None,
+) -> T | None:
+    """Ask until there is an answer, after each pause at the latest; None after `timeout`."""
+    if timeout is not None:
+        milliseconds("timeout", timeout)
+    first = pause is not None
+    if not first and ((answer := ask()) is not None or timeout == 0):
+        return answer
+    until = math.inf if timeout is None else time.monotonic() + timeout
+    listener = queue._ends
+    with listener.ear(caller) as ear:
+        while True:  # each question comes after the subscription, so that no end is missed
             listener.subscribe()
             try:
-                outcome, task = session.run(operations.examine, task_id)
-                if outcome.state != "live":
-                    ended: Outcome = outcome
-                    return ended
-                if task is not None:  # else it ends now, and the next look says how
-                    tell(task)
+                answer = ask()
+                if answer is not None or until <= time.monotonic():
+                    return answer
                 first = False
             except (RedisConnectionError, RedisTimeoutError, OSError) as error:
-                if first:
+                if first or until <= time.monotonic():
                     raise
                 log.warning("%s: the wait for a result goes on: %s", queue.queue_name, error)
-            listener.wait(ear, min(pause(), _patience(listener)))
+            left = until - time.monotonic()
+            listener.wait(ear, min(left, _patience(listener), pause() if pause else left))
+
+
+def _patience(listener: Any) -> float:
+    if listener.channel:
+        return ASK_FOR_END_SECONDS
+    return ASK_UNCALLED_SECONDS if listener.direct else ASK_DOUBLE_SECONDS

@@ -6,23 +6,19 @@ decides about tasks.
 
 from __future__ import annotations  # the import makes no model for each `Task[P]`
 
-import math
-import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import partial
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from dpq.link.watches import Watch, owned_of_queues, watches_after
 from dpq.model.errors import ConfigurationError
 from dpq.model.task import P
 from dpq.model.validation import milliseconds
 from dpq.queue.base import check_one_client
-from dpq.queue.queue_async import AsyncDPQ
+from dpq.queue.queue_async import AsyncDPQ, look_or_wait_async
 
 if TYPE_CHECKING:
     from dpq.model.task import Task
-    from dpq.queue.life_async import Sleep
+    from dpq.script.replies import Batch
 
 
 async def pop_first_async(
@@ -51,9 +47,12 @@ async def pop_first_async(
     named = _checked(queues)
     if timeout is not None:
         milliseconds("timeout", timeout)
-    return await named[0]._shielded(
-        partial(_look_or_wait, named, timeout, visibility), _give_back
-    ) or (None, None)
+    look = partial(look_or_wait_async, named, 1, timeout, visibility)
+    if found := await named[0]._shielded(look, _give_back):
+        queue, batch = found
+        for task in queue._readable(batch):
+            return queue, task
+    return None, None
 
 
 def _checked(queues: Iterable[AsyncDPQ[P]]) -> list[AsyncDPQ[P]]:
@@ -66,42 +65,8 @@ def _checked(queues: Iterable[AsyncDPQ[P]]) -> list[AsyncDPQ[P]]:
     return named
 
 
-async def _look_or_wait(
-    queues: Sequence[AsyncDPQ[P]],
-    timeout: float | None,
-    visibility: float | None,
-    sleep: Sleep,
-) -> tuple[AsyncDPQ[P], Task[P]] | None:
-    """Ask queue after queue; if none has a task, wait for a marker of any with `sleep`."""
-    until = math.inf if timeout is None else time.monotonic() + timeout
-    by_queue: list[list[Watch]] = [[] for _ in queues]
-
-    async def ask(waiter: str = "") -> tuple[AsyncDPQ[P], Task[P]] | Exception | None:
-        for index, queue in enumerate(queues):
-            before = by_queue[index]
-            who = before[0].mine if before else waiter
-            batch = await queue._session.run(queue._operations.pop, 1, visibility, who)
-            by_queue[index] = watches_after(batch, before)
-            if batch.failed and not batch.tasks:  # a validator has raised an error
-                failed: Exception = batch.failed
-                return failed
-            for task in queue._readable(batch):
-                return queue, task
-        return None
-
-    found = await ask("" if timeout == 0 else "-")
-    if timeout != 0 and (found is None or owned_of_queues(by_queue)):
-        markers = tuple(queue._operations.marker for queue in queues)
-        async with queues[0]._waiters_on(markers).take() as waiter:
-            while found is None and await sleep(waiter, list(chain(*by_queue)), until):
-                found = await ask()
-            await waiter.withdraw(owned_of_queues(by_queue))
-    if isinstance(found, Exception):
-        raise found
-    return found
-
-
-async def _give_back(found: tuple[AsyncDPQ[Any], Task[Any]] | None) -> None:
+async def _give_back(found: tuple[AsyncDPQ[Any], Batch[Any]] | None) -> None:
     if found:
-        queue, task = found
-        await queue.release(task)
+        queue, batch = found
+        for task in batch.tasks:
+            await queue.release(task)

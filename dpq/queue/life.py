@@ -34,7 +34,6 @@ class QueueLife(QueueBase[P]):
     _opened: Opened | None = None
     _session: QueueSession[Operations[P]]
     _leases: Keeper
-    _waiters: Waiters
     _look_or_wait: Callable[..., list[Task[P]]]
     _extend_many: Callable[[Sequence[tuple[Task[Any], float]]], list[Kept]]
 
@@ -42,7 +41,7 @@ class QueueLife(QueueBase[P]):
         from dpq.link.connections import Connections
         from dpq.link.listener import Listener
         from dpq.link.session import QueueSession
-        from dpq.link.waiter import Waiters, sleep
+        from dpq.link.waiter import sleep
         from dpq.queue.lease_renewal import Keeper
 
         connections = Connections(self._redis, self._durability)
@@ -54,8 +53,7 @@ class QueueLife(QueueBase[P]):
             queue_name=self.queue_name,
         )
         self._leases = Keeper(self._extend_many, self.queue_name)
-        self._waiters = Waiters(connections, [self._operations.marker])
-        self._several: dict[tuple[str, ...], Waiters] = {}  # of several queues, by markers
+        self._waiters: dict[tuple[str, ...], Waiters] = {}  # by the markers that they wait on
         self._sleep = sleep
         self._listener = Listener(connections.nodes, self._operations.marker)
         self._ends = Listener(connections.nodes, self._operations.marker, f"{{{self.queue_name}}}")
@@ -63,12 +61,13 @@ class QueueLife(QueueBase[P]):
             self._session.open()
 
     def _waiters_on(self, markers: tuple[str, ...]) -> Waiters:
-        """Return the waiters on the markers of several queues, kept for the next call."""
+        """Return the waiters on the markers of queues, kept for the next call."""
         from dpq.link.waiter import Waiters
 
-        if markers not in self._several:
-            self._several[markers] = Waiters(self._session.connections, markers)
-        return self._several[markers]
+        if markers not in self._waiters:
+            new = Waiters(self._session.connections, markers)
+            self._waiters.setdefault(markers, new)  # another thread may have been faster
+        return self._waiters[markers]
 
     def _take(
         self,

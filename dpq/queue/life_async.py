@@ -53,7 +53,7 @@ class AsyncQueueLife(QueueBase[P]):
         from dpq.link.connections_async import AsyncConnections
         from dpq.link.listener_async import AsyncListener
         from dpq.link.session_async import AsyncQueueSession
-        from dpq.link.waiter_async import AsyncWaiters, sleep
+        from dpq.link.waiter_async import sleep
         from dpq.queue.lease_renewal_async import AsyncKeeper
         from dpq.script.assembly import sources
 
@@ -68,8 +68,7 @@ class AsyncQueueLife(QueueBase[P]):
             queue_name=self.queue_name,
         )
         self._leases = AsyncKeeper(self._extend_many, self.queue_name)
-        self._waiters = AsyncWaiters(connections, [self._operations.marker])
-        self._several: dict[tuple[str, ...], AsyncWaiters] = {}  # of several queues, by markers
+        self._waiters: dict[tuple[str, ...], AsyncWaiters] = {}  # by the markers that they wait on
         self._sleep = sleep
         self._listener = AsyncListener(connections.nodes, self._operations.marker)
         self._ends = AsyncListener(
@@ -82,7 +81,7 @@ class AsyncQueueLife(QueueBase[P]):
         """The session."""
         if self._pid != os.getpid():  # pragma: no cover - a test does it in a child
             session = self._own_session
-            waiting = (self._waiters, self._several, self._listener)
+            waiting = (self._waiters, self._listener)
             parents = (self._opened, session, waiting, self._leases, self._background)
             _OF_A_PARENT.append(parents)
             self._opened = None
@@ -91,12 +90,12 @@ class AsyncQueueLife(QueueBase[P]):
         return self._own_session
 
     def _waiters_on(self, markers: tuple[str, ...]) -> AsyncWaiters:
-        """Return the waiters on the markers of several queues, kept for the next call."""
+        """Return the waiters on the markers of queues, kept for the next call."""
         from dpq.link.waiter_async import AsyncWaiters
 
-        if markers not in self._several:
-            self._several[markers] = AsyncWaiters(self._own_session.connections, markers)
-        return self._several[markers]
+        if markers not in self._waiters:
+            self._waiters[markers] = AsyncWaiters(self._own_session.connections, markers)
+        return self._waiters[markers]
 
     async def _take(
         self,

@@ -100,11 +100,18 @@ class Permit:
         Raises:
             ConfigurationError: `response` has no status or no headers, or `scope` is wrong.
         """
-        limited, budgets = self._read(response, headers, scope, body)
+        budgets: list[Budget] = []
+        if isinstance(response, RateLimited):
+            limited: RateLimited | Retry | None = response
+        else:
+            if headers is None:
+                response, headers, body = parts_of(response)
+            limited = RateLimited.from_headers(response, headers, scope, body=body)
+            if not isinstance(limited, RateLimited):
+                budgets = read_answer(None, response, headers)
         if budgets:
             with self._logged("report an answer"):
-                if self._held and self._caller.brief:
-                    self._queue._leases.end(cast("Any", self._held))
+                if self._caller.brief:
                     self._let_go()
                 observe = self._queue._operations.observe
                 self._queue._session.run(observe, self._caller, budgets)
@@ -113,13 +120,10 @@ class Permit:
         return limited
 
     def _close_after(self, limited: RateLimited) -> None:
-        if self._held:
-            self._queue._leases.end(cast("Any", self._held))
+        held, met_limit = self._let_go(), self._queue._operations.met_limit
         with self._logged("report an answer"):
-            self._queue._session.run(
-                self._queue._operations.met_limit,
-                *(self._caller, limited, self._let_go(), self._spent),
-            )
+            told = write_spent(self._told)
+            self._queue._session.run(met_limit, self._caller, limited, held, told)
 
     def close(self) -> None:
         """End the permit, if it is a lease; the end of the `with` does it. Safe to repeat.
@@ -130,12 +134,10 @@ class Permit:
             self._queue._finish(self._end_lease)
 
     def _end_lease(self) -> None:
-        if self._held:
-            self._queue._leases.end(cast("Any", self._held))
+        if held := self._let_go():
+            end_permit, told = self._queue._operations.end_permit, write_spent(self._told)
             with self._logged("end a permit"):
-                self._queue._session.run(
-                    self._queue._operations.end_permit, self._caller, self._let_go(), self._spent
-                )
+                self._queue._session.run(end_permit, self._caller, held, told)
 
     def end(self, error: BaseException | None) -> None:
         """End the permit after its body, which may have raised a `RateLimited`."""
@@ -143,18 +145,6 @@ class Permit:
         if isinstance(signal, RateLimited):
             self.report(signal)
         self.close()
-
-    def _read(
-        self, response: Any, headers: Headers | None, scope: Scope, body: bytes | str
-    ) -> tuple[RateLimited | Retry | None, list[Budget]]:
-        """Read an answer: a response, or a status and headers, or a RateLimited."""
-        if isinstance(response, RateLimited):
-            return response, []
-        if headers is None:
-            response, headers, body = parts_of(response)
-        limited = RateLimited.from_headers(response, headers, scope, body=body)
-        hit = isinstance(limited, RateLimited)
-        return limited, [] if hit else read_answer(None, response, headers)
 
     @contextmanager
     def _logged(self, what: str) -> Iterator[None]:
@@ -177,10 +167,6 @@ class Permit:
             )
 
     @property
-    def _spent(self) -> str:
-        return write_spent(self._told)
-
-    @property
     def leased(self) -> bool:
         """True while the permit is a lease: for a concurrency, as a probe, or until its answer."""
         return self._held is not None
@@ -188,6 +174,8 @@ class Permit:
     def _let_go(self) -> str:
         """Return the name of the lease, which ends now, or ""; it is not extended any more."""
         held, self._held = self._held, None
+        if held:  # its name changes at each extension, the last of which may be under way
+            self._queue._leases.end(cast("Any", held))
         return held.member if held else ""
 
     def __del__(self) -> None:

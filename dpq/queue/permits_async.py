@@ -99,12 +99,19 @@ class AsyncPermit:
         Raises:
             ConfigurationError: `response` has no status or no headers, or `scope` is wrong.
         """
-        limited, budgets = self._read(response, headers, scope, body)
+        budgets: list[Budget] = []
+        if isinstance(response, RateLimited):
+            limited: RateLimited | Retry | None = response
+        else:
+            if headers is None:
+                response, headers, body = parts_of(response)
+            limited = RateLimited.from_headers(response, headers, scope, body=body)
+            if not isinstance(limited, RateLimited):
+                budgets = read_answer(None, response, headers)
         if budgets:
             with self._logged("report an answer"):
-                if self._held and self._caller.brief:
-                    await self._queue._leases.end(cast("Any", self._held))
-                    self._let_go()
+                if self._caller.brief:
+                    await self._let_go()
                 observe = self._queue._operations.observe
                 await self._queue._session.run(observe, self._caller, budgets)
         if isinstance(limited, RateLimited) and limited.scope != "task":
@@ -112,13 +119,10 @@ class AsyncPermit:
         return limited
 
     async def _close_after(self, limited: RateLimited) -> None:
-        if self._held:
-            await self._queue._leases.end(cast("Any", self._held))
+        held, met_limit = await self._let_go(), self._queue._operations.met_limit
         with self._logged("report an answer"):
-            await self._queue._session.run(
-                self._queue._operations.met_limit,
-                *(self._caller, limited, self._let_go(), self._spent),
-            )
+            told = write_spent(self._told)
+            await self._queue._session.run(met_limit, self._caller, limited, held, told)
 
     async def close(self) -> None:
         """End the permit, if it is a lease; the end of the `with` does it. Safe to repeat.
@@ -129,12 +133,10 @@ class AsyncPermit:
             await self._queue._finish(self._end_lease)
 
     async def _end_lease(self) -> None:
-        if self._held:
-            await self._queue._leases.end(cast("Any", self._held))
+        if held := await self._let_go():
+            end_permit, told = self._queue._operations.end_permit, write_spent(self._told)
             with self._logged("end a permit"):
-                await self._queue._session.run(
-                    self._queue._operations.end_permit, self._caller, self._let_go(), self._spent
-                )
+                await self._queue._session.run(end_permit, self._caller, held, told)
 
     async def end(self, error: BaseException | None) -> None:
         """End the permit after its body, which may have raised a `RateLimited`."""
@@ -142,18 +144,6 @@ class AsyncPermit:
         if isinstance(signal, RateLimited):
             await self.report(signal)
         await self.close()
-
-    def _read(
-        self, response: Any, headers: Headers | None, scope: Scope, body: bytes | str
-    ) -> tuple[RateLimited | Retry | None, list[Budget]]:
-        """Read an answer: a response, or a status and headers, or a RateLimited."""
-        if isinstance(response, RateLimited):
-            return response, []
-        if headers is None:
-            response, headers, body = parts_of(response)
-        limited = RateLimited.from_headers(response, headers, scope, body=body)
-        hit = isinstance(limited, RateLimited)
-        return limited, [] if hit else read_answer(None, response, headers)
 
     @contextmanager
     def _logged(self, what: str) -> Iterator[None]:
@@ -176,17 +166,15 @@ class AsyncPermit:
             )
 
     @property
-    def _spent(self) -> str:
-        return write_spent(self._told)
-
-    @property
     def leased(self) -> bool:
         """True while the permit is a lease: for a concurrency, as a probe, or until its answer."""
         return self._held is not None
 
-    def _let_go(self) -> str:
+    async def _let_go(self) -> str:
         """Return the name of the lease, which ends now, or ""; it is not extended any more."""
         held, self._held = self._held, None
+        if held:  # its name changes at each extension, the last of which may be under way
+            await self._queue._leases.end(cast("Any", held))
         return held.member if held else ""
 
     def __del__(self) -> None:

@@ -12,9 +12,14 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import (
+    AbstractContextManager,
+    _GeneratorContextManager,
+    contextmanager,
+)
 from datetime import UTC, datetime, timedelta
-from functools import cached_property, partial
+from functools import cached_property, partial, wraps
+from itertools import chain
 from types import TracebackType
 from typing import (
     TYPE_CHECKING,
@@ -46,10 +51,9 @@ if TYPE_CHECKING:
     from dpq.limits.answers import Headers
     from dpq.limits.budget import Budget
     from dpq.limits.limits import Adaptive, Quota, RateLimit, Reserve
-    from dpq.model.batch_state import BatchState
-    from dpq.model.reports import Problem, QueueStats
-    from dpq.model.result_data import Result
+    from dpq.model.reports import BatchState, Problem, QueueStats
     from dpq.model.task import Task
+    from dpq.model.task_data import Result
     from dpq.queue.admin import Admin
     from dpq.queue.dead import DeadLetters
     from dpq.queue.lease_loops import LeaseLoop
@@ -65,12 +69,29 @@ T = TypeVar("T")
 A = ParamSpec("A")
 
 
+class OneLease(_GeneratorContextManager[Any]):
+    """The result of `lease`: for a `with`. A `for` gets an error that names `leases`."""
+
+    def __iter__(self) -> Never:
+        raise TypeError(
+            "lease() takes one task, so write `with q.lease() as task:`; a loop over tasks "
+            "is `for task in q.leases():`"
+        )
+
+
+def one_lease(make: Callable[A, Any]) -> Callable[A, AbstractContextManager[Any]]:
+    """Do what `contextmanager` does."""
+    return wraps(make)(lambda *args, **named: OneLease(make, args, named))
+
+
 class DPQ(QueueLife[P]):
     """A delayed priority queue with visibility timeouts.
 
     One object serves any number of threads. If a reply is lost, the client library
     may send the call again. Every script is safe to send again; each method says what a second
-    call does. A call that is cancelled may have run all the same.
+    call does. A call that is cancelled may have run all the same. An argument that is out of its
+    bounds, or a queue of another storage format, is a `ConfigurationError`, and changes nothing.
+    A `task` is what a pop has returned.
 
     Where calls are awaited, neither the constructor nor `from_url` sends anything: a named setting
     (`order`, ...) is written, or refused, at the first call. And `size()` stands there for `len`.
@@ -123,7 +144,7 @@ class DPQ(QueueLife[P]):
         self._leases.close()
         self._finish_all()
         session.refusal = self._refusal()
-        for waiters in (self._waiters, *self._several.values()):
+        for waiters in self._waiters.values():
             waiters.close()
         self._listener.close()
         self._ends.close()
@@ -220,16 +241,13 @@ class DPQ(QueueLife[P]):
             `key`.
 
         Raises:
-            ConfigurationError: An argument is out of its bounds, or the task that has the key is in
-                another group.
+            ConfigurationError: The task that has the key is in another group.
             PayloadError: The payload has no JSON form, is too long or does not fit the type.
             DuplicateTaskError: Another task has the key and `on_duplicate="error"`. Nothing
                 changed.
             QueueFullError: A bound leaves no room, and none came within `timeout`. Nothing was
                 stored. A push that meets the task of its key needs no room.
             BatchFinishedError: The batch is finished. Nothing changed.
-
-        Source: docs/design.md, "Order" and "Keys".
         """
         given = Push(payload, priority, delay, **options)
         if timeout == 0:
@@ -295,11 +313,9 @@ class DPQ(QueueLife[P]):
             attempt: the task comes back when the lease ends.
 
         Raises:
-            ConfigurationError: An argument is out of its bounds, or does not go with `id`.
+            ConfigurationError: An argument does not go with `id`.
             Exception: A validator of `payload_type` raised something else than ValueError or
                 AssertionError. The delivery is a failed attempt.
-
-        Source: docs/design.md, "Waiting".
         """
         wanted = wanted_task(id, timeout, force=force) if id is not None or force else ()
         return self._popped(self._take(1, timeout, visibility, wanted))
@@ -329,33 +345,8 @@ class DPQ(QueueLife[P]):
             return self._readable(self._session.run(verb, 1, visibility, wanted=wanted))
         if timeout is not None and (timeout != 0 or type(timeout) is bool):
             milliseconds("timeout", timeout)
-        who = "" if timeout == 0 else "-"
-        batch = self._session.run(self._operations.pop, most, visibility, who)
-        if timeout == 0 or batch.failed or batch.tasks:
-            return self._readable(batch)
-        return self._wait_and_take(most, timeout, visibility, sleep, batch)
-
-    def _wait_and_take(
-        self,
-        most: int,
-        timeout: float | None,
-        visibility: float | None,
-        sleep: Sleep,
-        batch: Batch[P],
-    ) -> list[Task[P]]:
-        """Wait for tasks, after a first look that has found none."""
-        from dpq.link.watches import owned_markers, watches_after
-
-        until = math.inf if timeout is None else time.monotonic() + timeout
-        with self._waiters.take() as waiter:
-            watches = watches_after(batch)
-            while not batch.tasks and sleep(waiter, watches, until):
-                batch = self._look_again(most, visibility, watches[0].mine)
-                if batch.failed:
-                    break
-                watches = watches_after(batch, watches)
-            waiter.withdraw(owned_markers(watches))
-        return self._readable(batch)
+        found = look_or_wait([self], most, timeout, visibility, sleep)
+        return self._readable(found[1]) if found else []
 
     def _look_again(self, most: int, visibility: float | None, waiter: str) -> Batch[P]:
         """Pop for a waiter; read the settings before it only if the queue has begun meanwhile."""
@@ -383,7 +374,7 @@ class DPQ(QueueLife[P]):
         force: bool = False,
         from_errors: bool = True,
     ) -> AbstractContextManager[Task[P] | None]: ...
-    @contextmanager
+    @one_lease
     def lease(
         self,
         timeout: float | None = 0,
@@ -394,8 +385,6 @@ class DPQ(QueueLife[P]):
         from_errors: bool = True,
     ) -> Iterator[Any]:
         """Pop a task, and end its delivery after the body: `with q.lease() as task:`.
-
-        It takes one task, and is no loop: that is `leases`.
 
         If the body ends without an error, the task is acked. A signal (`RateLimited`, `Release`,
         `Retry`, `Reject`) does what it says, and is not raised further; so does the error of an
@@ -442,22 +431,14 @@ class DPQ(QueueLife[P]):
             if failed:  # without the traceback, since the caller gets the error itself
                 log_failed(None, self.queue_name, task, error, traceback=False)
             try:
-                reply = self._finish(self._end_delivery, task, error)
+                reply = self._finish(self._end, self._operations.finish, task, error)
                 if failed:
                     self._end_log.ended(self.queue_name, task, error, reply)
-            except LeaseLostError:
-                log.warning(
-                    "%s: lease of task %s lost before its work was done",
-                    *(self.queue_name, task.id),
-                    extra=fields("lease_lost", queue=self.queue_name, task_id=task.id),
-                )
+            except LeaseLostError as lost:
+                self._end_log.lost(self.queue_name, task, lost.action)
             except NotConfirmedError as unconfirmed:  # the error of the body is more useful
                 about = fields("not_confirmed", queue=self.queue_name, task_id=task.id)
                 log.warning("%s: %s", self.queue_name, unconfirmed, extra=about)
-
-    def _end_delivery(self, task: Task[P], error: BaseException) -> Any:
-        self._leases.end(task)
-        return self._session.run(self._operations.finish, task, error)
 
     def leases(self, visibility: float | None = None, *, until_empty: bool = False) -> LeaseLoop[P]:
         """Loop over tasks, best first: `for task in q.leases(until_empty=True)`.
@@ -513,7 +494,6 @@ class DPQ(QueueLife[P]):
         A recurring task comes back at its next time, as a new task with the same id.
 
         Args:
-            task: What pop returned.
             cost: The units that the task has spent, as in `spent`; None for the reserved units.
             result: What the task has returned, for `result` and `results`: JSON of at most 1 MiB.
                 None is kept, too. Without it, nothing is kept.
@@ -541,7 +521,6 @@ class DPQ(QueueLife[P]):
         """Finish tasks, up to 250 in a round trip.
 
         Args:
-            tasks: What pop returned.
             costs: For each task the `cost` of `ack`; or None for all.
             results: For each task the `result` of `ack`, or `NO_RESULT`; or None for all. If one of
                 them cannot be kept, nothing changes.
@@ -571,8 +550,7 @@ class DPQ(QueueLife[P]):
             The new end of the lease, UTC.
 
         Raises:
-            LeaseLostError: The token is not the live one, or the delivery has ended. Nothing
-                changed.
+            LeaseLostError: The lease is lost, or the delivery has ended. Nothing changed.
         """
         return datetime.fromtimestamp(
             self._session.run(self._operations.extend, task, seconds) / 1000, UTC
@@ -587,7 +565,6 @@ class DPQ(QueueLife[P]):
         each unit counts. `ack`, `fail`, `bury`, `release` and `rate_limited` can report it as well.
 
         Args:
-            task: What pop returned.
             cost: A number of requests, or units by name (`""` is requests): 0 to 10^9 of each.
             units: Units by name.
 
@@ -595,11 +572,8 @@ class DPQ(QueueLife[P]):
             False if this delivery has reported all these units before (nothing changed).
 
         Raises:
-            ConfigurationError: A value is out of its bounds, or no units are given.
-            LeaseLostError: The token is not the live one, or the delivery has ended. Nothing
-                changed.
-
-        Source: docs/design.md, "True-up".
+            ConfigurationError: No units are given.
+            LeaseLostError: The lease is lost, or the delivery has ended. Nothing changed.
         """
         return self._session.run(self._operations.spent, task, cost, units)
 
@@ -610,8 +584,7 @@ class DPQ(QueueLife[P]):
         pops it. Each delivery counts at most one deferral, however often it calls this.
 
         Raises:
-            LeaseLostError: The token is not the live one, or the delivery has ended. Nothing
-                changed.
+            LeaseLostError: The lease is lost, or the delivery has ended. Nothing changed.
         """
         self._end(self._operations.set_visibility, task, seconds)
 
@@ -626,14 +599,12 @@ class DPQ(QueueLife[P]):
         """Give a task back, uncounted; it keeps its position among equal priorities.
 
         Args:
-            task: What pop returned.
             delay: Seconds, or a timedelta, until the task is ready: 0 to 10 years.
             priority: A new priority, or None to keep it.
             cost: The units that the delivery has spent, as in `spent`.
 
         Raises:
-            LeaseLostError: The token is not the live one, or `fail` or `bury` came first. Nothing
-                changed.
+            LeaseLostError: The lease is lost, or `fail` or `bury` came first. Nothing changed.
         """
         self._end(self._operations.release, task, delay, priority, cost)
 
@@ -651,7 +622,6 @@ class DPQ(QueueLife[P]):
         A recurring task does not die: it waits for its next time, and has all its attempts again.
 
         Args:
-            task: What pop returned.
             error: The text to keep as `last_error`, up to 1000 characters; or an exception: then
                 `get` shows its last frames as well.
             delay: Seconds, or a timedelta, until the next attempt; None takes the queue's backoff.
@@ -659,8 +629,7 @@ class DPQ(QueueLife[P]):
             priority: A new priority, so that retries come first, or last; None keeps it.
 
         Raises:
-            LeaseLostError: The token is not the live one, or `release` or `bury` came first.
-                Nothing changed.
+            LeaseLostError: The lease is lost, or `release` or `bury` came first. Nothing changed.
         """
         self._end(self._operations.fail, task, error, delay, cost, priority)
 
@@ -678,8 +647,7 @@ class DPQ(QueueLife[P]):
         priority, which counts if it is replayed.
 
         Raises:
-            LeaseLostError: The token is not the live one, or `fail` or `release` came first.
-                Nothing changed.
+            LeaseLostError: The lease is lost, or `fail` or `release` came first. Nothing changed.
         """
         self._end(self._operations.bury, task, reason, cost, priority)
 
@@ -720,11 +688,6 @@ class DPQ(QueueLife[P]):
             after: The `id` of the last result that is known; "" begins with the oldest one.
             limit: Results at most (1 to 1000); a call returns up to 4 MiB of them.
             timeout: Seconds to wait for a first result; 0 does not wait, None waits for ever.
-
-        Raises:
-            ConfigurationError: `after` is no id of a result, or `limit` is out of its bounds.
-
-        Source: docs/results.md.
         """
         from dpq.queue.ends import wait_for_results
 
@@ -739,14 +702,12 @@ class DPQ(QueueLife[P]):
         In a worker, `Context.progress` costs no round trip.
 
         Args:
-            task: What pop returned.
             done: The units of work that are done, from 0.
             total: All units of work; None if that is not known.
             text: What the work does now; up to 200 bytes of it are kept.
 
         Raises:
-            LeaseLostError: The token is not the live one, or the delivery has ended. Nothing
-                changed.
+            LeaseLostError: The lease is lost, or the delivery has ended. Nothing changed.
         """
         told = [(task, progress_text(done, total, text))]
         if not (self._session.run(self._operations.tell_progress, told))[0]:
@@ -774,8 +735,6 @@ class DPQ(QueueLife[P]):
         """Look at the first `n` tasks of one state, best or soonest first.
 
         Args:
-            n: The most tasks to return.
-            state: The state whose tasks to return.
             after: The id of the last task of the page before: the call goes on behind it. All tasks
                 before it are read again, 100 in a round trip.
 
@@ -812,8 +771,7 @@ class DPQ(QueueLife[P]):
 
         Raises:
             TaskNotFoundError: No live task has this id or key. Nothing changed.
-            ConfigurationError: An argument is out of its bounds, the queue has another format, or a
-                delay was given for a running task.
+            ConfigurationError: A delay was given for a running task.
         """
         self._session.run(self._operations.update, task_id, key, priority, delay, cost)
 
@@ -822,14 +780,12 @@ class DPQ(QueueLife[P]):
     ) -> None:
         """Remove a live task. If it is running, its handler is told, and its holder finds it gone.
 
-        A worker hears of it within a third of the visibility, and after 10 s at most: the context
-        of its handler says `cancelled`, and a coroutine is cancelled. The holder's next call raises
-        `LeaseLostError`, whose `cancelled` is True; an ack returns False. A recurring task does not
-        come back.
+        Name the task by its id or its key. A worker hears of it within a third of the visibility,
+        and after 10 s at most: the context of its handler says `cancelled`, and a coroutine is
+        cancelled. The holder's next call raises `LeaseLostError`, whose `cancelled` is True; an ack
+        returns False. A recurring task does not come back.
 
         Args:
-            task_id: The id.
-            key: The key, instead of the id.
             running: False leaves a running task alone, and raises.
 
         Raises:
@@ -862,7 +818,6 @@ class DPQ(QueueLife[P]):
                 from the end of the batch.
 
         Raises:
-            ConfigurationError: An argument is out of its bounds.
             PayloadError: The payload of `on_finish` does not fit.
         """
         return self._session.run(self._operations.seal_batch, name, on_finish)
@@ -942,12 +897,6 @@ class DPQ(QueueLife[P]):
                 or dead, also while that one waits for its retry. A replayed task, or one that
                 `update` has delayed, holds none. It implies `concurrency=1`. For a group without
                 members, or `"*"`.
-
-        Raises:
-            ConfigurationError: An argument is out of its bounds, or the queue has another format.
-                Nothing changed.
-
-        Source: docs/design.md, "Limits".
         """
         from dpq.limits.rules import LimitRules
 
@@ -992,7 +941,6 @@ class DPQ(QueueLife[P]):
         (docs/rate_limits.md).
 
         Args:
-            task: What pop returned.
             retry_after: Seconds from now, from 0 to 10 years.
             scope: What closes: `"member"`, `"group"`, `"queue"`, or `"task"` for this task alone.
                 For a task without a member, `"member"` is `"group"`; without a group that is
@@ -1003,8 +951,7 @@ class DPQ(QueueLife[P]):
             reason: The text of the answer, for the last error of a task that is always refused.
 
         Raises:
-            LeaseLostError: The token is not the live one, or the delivery has ended. Nothing
-                changed.
+            LeaseLostError: The lease is lost, or the delivery has ended. Nothing changed.
         """
         self._end(
             self._operations.rate_limited, task, retry_after, scope, cost, status, str(reason)
@@ -1034,11 +981,6 @@ class DPQ(QueueLife[P]):
 
         Returns:
             What was read; [] if the answer does not say it, and then nothing was sent.
-
-        Raises:
-            ConfigurationError: There is no answer or two, or the queue has another format.
-
-        Source: dpq/limits/answers.py has the headers; docs/design.md, "Budgets".
         """
         from dpq.limits.budget import read_answer
 
@@ -1052,13 +994,9 @@ class DPQ(QueueLife[P]):
         stay granted. What a host has said is left (`observe`) is forgotten when a group is opened.
 
         Args:
-            group: The group.
             seconds: Seconds from now; 0 opens; None closes until it is opened.
             member: A member of the group's pool, to close or open that one alone: with None as
                 `seconds`, for a key that was revoked (401, 402).
-
-        Raises:
-            ConfigurationError: An argument is out of its bounds.
         """
         self._session.run(self._operations.delay_group, group, seconds, member)
 
@@ -1098,10 +1036,7 @@ class DPQ(QueueLife[P]):
         Raises:
             LimitTimeoutError: The units are not there within `timeout`. It is raised at once, if
                 that is known. Nothing was taken.
-            ConfigurationError: An argument is out of its bounds, the pool does not have the member,
-                or the queue has another format. Nothing was taken.
-
-        Source: docs/design.md, "Permits".
+            ConfigurationError: The pool does not have the member. Nothing was taken.
         """
         from dpq.queue.permits import take_permit
 
@@ -1128,8 +1063,6 @@ class DPQ(QueueLife[P]):
 
         Raises:
             TaskNotFoundError: Nothing is stored under this id.
-
-        Source: docs/operations.md, "Why does it not move?".
         """
         return self._session.run(self._operations.why, task_id)
 
@@ -1171,3 +1104,37 @@ class DPQ(QueueLife[P]):
         only that key is named: while it is there, the rest cannot be checked.
         """
         return self._session.run(self._operations.check)
+
+
+def look_or_wait(
+    queues: Sequence[DPQ[P]],
+    most: int,
+    timeout: float | None,
+    visibility: float | None,
+    sleep: Sleep,
+) -> tuple[DPQ[P], Batch[P]] | None:
+    """Ask queue after queue for tasks; if none has any, wait for a marker of any with `sleep`."""
+    from dpq.link.watches import Watch, owned_of_queues, watches_after
+
+    until = math.inf if timeout is None else time.monotonic() + timeout
+    by_queue: list[list[Watch]] = [[] for _ in queues]
+
+    def look(waiter: str = "") -> tuple[DPQ[P], Batch[P]] | None:
+        for index, queue in enumerate(queues):
+            if before := by_queue[index]:
+                batch = queue._look_again(most, visibility, before[0].mine)
+            else:
+                batch = queue._session.run(queue._operations.pop, most, visibility, waiter)
+            by_queue[index] = watches_after(batch, before)
+            if batch.failed or batch.tasks:
+                return queue, batch
+        return None
+
+    found = look("" if timeout == 0 else "-")
+    if timeout != 0 and (found is None or owned_of_queues(by_queue)):
+        markers = tuple(queue._operations.marker for queue in queues)
+        with queues[0]._waiters_on(markers).take() as waiter:
+            while found is None and sleep(waiter, list(chain(*by_queue)), until):
+                found = look()
+            waiter.withdraw(owned_of_queues(by_queue))
+    return found

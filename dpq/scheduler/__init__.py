@@ -13,8 +13,7 @@ Markers wake the daemon at most a hundred times a second.
     daemon        rounds, and the sleep between them
     upkeep        steps of the queues that are due, and glances at all
     names         walks over the list of names
-    listener      the markers that wake the daemon
-    connections   one try for each server that is away
+    connections   one try for each server that is away; the markers that wake the daemon
 """
 
 from dpq.scheduler.daemon import Scheduler, run_daemon

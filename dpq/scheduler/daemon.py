@@ -21,18 +21,11 @@ from dpq.model.errors import ConfigurationError
 from dpq.model.log_fields import fields
 from dpq.model.reports import Health
 from dpq.model.validation import error_line, queue_label
-from dpq.scheduler.connections import DaemonConnections
-from dpq.scheduler.listener import MOST_MARKERS, Listener
+from dpq.scheduler.connections import MOST_MARKERS, DaemonConnections, Listener
 from dpq.scheduler.names import Names
-from dpq.scheduler.upkeep import (
-    AWAY_SECONDS,
-    QUEUES_A_STEP,
-    RECHECK_SECONDS,
-    Upkeep,
-)
+from dpq.scheduler.upkeep import AWAY_SECONDS, QUEUES_A_STEP, RECHECK_SECONDS, Upkeep
 from dpq.script.keys import REGISTRY, REGISTRY_TICK
-from dpq.worker.pulse import Pulse
-from dpq.worker.stop_signals import stop_signals
+from dpq.worker.run_state import Pulse, stop_signals
 
 __all__ = ["Scheduler", "run_daemon"]
 
@@ -83,7 +76,6 @@ class Scheduler:
         self._woken_at = 0.0  # when a marker has woken it, monotonic seconds
         self._may_load = True
         self._changed = False  # the list of names has changed since the walk over it began
-        self._heard: tuple[Any, ...] = ()  # the queues with a marker that it blocks on
         self._stopping = False  # no Event: a signal handler that sets one may wait for its own lock
         self._running = False
         self._pulse = Pulse(math.inf)
@@ -95,9 +87,7 @@ class Scheduler:
         It is live while its loop moves (60 s at most); and ready while it runs, is not told to
         stop, and a server answers.
         """
-        if not self._running:
-            return Health(live=True, ready=False, reasons=("it does not run",))
-        return self._pulse.health(stopping=self._stopping)
+        return self._pulse.health(running=self._running, stopping=self._stopping)
 
     def run_once(self) -> int:
         """Do one bounded step for each queue; if one queue fails, the others go on.
@@ -193,10 +183,8 @@ class Scheduler:
         try:
             if not scripts_there(self._redis):
                 load_scripts(self._redis)
-                about = fields("scripts_loaded")
-                log.info(
-                    "scheduler: loaded the scripts, which the server had forgotten", extra=about
-                )
+                text = "scheduler: loaded the scripts, which the server had forgotten"
+                log.info(text, extra=fields("scripts_loaded"))
             self._pulse.trouble = ""
         except RedisError as error:
             self._may_load = not forbidden(error)
@@ -219,8 +207,7 @@ class Scheduler:
                     self._pulse.hear(answered=True)
                     self._pulse.trouble = ""
                 if answered and pause:
-                    about = fields("server_back")
-                    log.info("scheduler: the server answers again", extra=about)
+                    log.info("scheduler: the server answers again", extra=fields("server_back"))
                     pause = 0.0
                 self._sleep()
             except RedisError as error:
@@ -242,22 +229,15 @@ class Scheduler:
         self._stopping = True
 
     def _listen(self) -> None:
-        """Block on the markers of the queues."""
-        heard = tuple(self._upkeep.queues)
-        if self._waiter and heard == self._heard:
+        owners = (None, *self._upkeep.queues)
+        if self._waiter and self._waiter.owners == owners:
             return
-        self._heard = heard
-        owners = [
-            (REGISTRY_TICK, None),
-            *((q.tick, name) for name, q in self._upkeep.queues.items()),
-        ]
-        owners = owners[:MOST_MARKERS]
         if self._waiter:  # it may have removed a marker
             self._waiter.close()
             self._changed, self._look_at = True, min(self._look_at, self._names.rested_at)
             self._upkeep.hurry(time.monotonic())
-        self._waiter = Listener(self._session.connections, [marker for marker, _ in owners])
-        self._waiter.owners = [name for _, name in owners]
+        markers = [REGISTRY_TICK, *(queue.tick for queue in self._upkeep.queues.values())]
+        self._waiter = Listener(self._session.connections, markers[:MOST_MARKERS], owners)
 
     def _sleep(self) -> None:
         while self._waiter and not self._stopping:
@@ -285,7 +265,6 @@ class Scheduler:
             self._upkeep.moments[name] = self._woken_at
 
     def _rest(self, seconds: float) -> None:
-        """Sleep for so long, or until a stop."""
         until = time.monotonic() + seconds
         while not self._stopping and (left := until - time.monotonic()) > 0:
             time.sleep(min(left, STOP_CHECK_SECONDS))

@@ -26,31 +26,20 @@ LEAST_REST_SECONDS = 0.05
 
 
 class Names:
-    """Walks over the list of names, in parts; it keeps only the names of queues.
-
-    Attributes:
-        walking: The walk is in the middle of the list.
-        gone: The queues that were not in the list during the last walk.
-        rested_at: The time of the next walk, monotonic seconds.
-    """
+    """Walks over the list of names, in parts; it keeps only the names of queues."""
 
     def __init__(self, redis: Any, session: Session) -> None:
-        self._redis = redis
-        self._session = session
+        self._redis, self._session = redis, session
         self._sieve = Sieve()
-        self._cursor = 0
-        self._took = 0.0
-        self.walking = False
-        self.gone: set[str] = set()
-        self.rested_at = 0.0
+        self._cursor, self._took = 0, 0.0
+        self.walking = False  # the walk is in the middle of the list
+        self.gone: set[str] = set()  # queues that were not in the list during the last walk
+        self.rested_at = 0.0  # the time of the next walk, monotonic seconds
 
     def look(self, known: Iterable[str], *, full: bool = False) -> list[str]:
         """Check some names; return the queues among them that are not in `known`.
 
-        If the daemon is `full`, no unknown name is checked: that would bring nothing.
-
-        Raises:
-            RedisError: The list cannot be read.
+        A daemon that is `full` checks no unknown name. Raise RedisError if the list cannot be read.
         """
         began, known = time.monotonic(), set(known)
         if not self.walking:
@@ -81,21 +70,17 @@ class Names:
         removed = answers.count(False)
         if removed and self._sieve.may_remove:
             about = fields("names_removed", count=removed)
-            log.info(
-                "scheduler: removed %d names without a queue from the list", removed, extra=about
-            )
+            text = "scheduler: removed %d names without a queue from the list"
+            log.info(text, removed, extra=about)
         asked = zip(names, answers, strict=True)
         return [name for name, yes in asked if yes is True or isinstance(yes, ResponseError)]
 
     def _remove(self, names: Sequence[bytes]) -> None:
-        """Remove names that cannot be queues from the list."""
         if self._sieve.may_remove:
             shown = ", ".join(ascii(name[:100]) for name in names[:3])
-            log.warning(
-                "scheduler: removed %d invalid names from the list: %s",
-                *(len(names), shown),
-                extra=fields("names_removed", count=len(names), reason="invalid"),
-            )
+            about = fields("names_removed", count=len(names), reason="invalid")
+            text = "scheduler: removed %d invalid names from the list: %s"
+            log.warning(text, len(names), shown, extra=about)
             try:
                 forget_queues(self._redis, names)
             except ResponseError as refusal:

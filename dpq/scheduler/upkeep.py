@@ -1,7 +1,4 @@
-"""The upkeep of the queues that a daemon serves: steps of those that are due, glances at all.
-
-The daemon calls it once in each round. It sends, and never waits.
-"""
+"""The upkeep of the queues of a daemon: steps of those that are due, glances at all. No waiting."""
 
 import heapq
 import logging
@@ -49,7 +46,6 @@ GLANCE = "the glance at all queues"
 
 
 def is_silence(result: Any) -> bool:
-    """Return True for the error of a server that did not answer."""
     return isinstance(result, RedisError) and not isinstance(result, ResponseError)
 
 
@@ -61,7 +57,6 @@ class Moments(dict[str, float]):
         self[name] = min(self[name], moment)
 
     def first(self) -> float:
-        """Return the first of all moments."""
         return min(self.values(), default=math.inf)
 
     def due(self, now: float, most: int) -> list[str]:
@@ -92,27 +87,16 @@ class Troubles(set[str]):
 class Upkeep:
     """The queues of one daemon.
 
-    Args:
-        session: The session that sends.
-        named: The daemon serves queues that a person has named: it keeps them though they are gone,
-            and counts no names.
-
-    Attributes:
-        queues: The queues by name.
-        moments: When each of them is stepped.
-        glance_at: The time of the next glance, monotonic seconds.
-        counted: The number of names in the list at the last glance; -1 if no glance counted them.
-        troubles: What was logged.
+    If they are `named` by a person, it keeps them though they are gone, and counts no names.
     """
 
     def __init__(self, session: Session, *, named: bool) -> None:
-        self.queues: dict[str, Operations[Any]] = {}
-        self.moments = Moments()
-        self.glance_at = 0.0
-        self.counted = -1
+        self.queues: dict[str, Operations[Any]] = {}  # by name
+        self.moments = Moments()  # when each of them is stepped
+        self.glance_at = 0.0  # the time of the next glance, monotonic seconds
+        self.counted = -1  # names in the list at the last glance; -1 if it did not count them
         self.troubles = Troubles()
-        self._session = session
-        self._named = named
+        self._session, self._named = session, named
         self._glances_from = 0.0  # a glance was refused: until then each queue is stepped
         self._step_by: dict[str, float] = {}  # queue -> when it is stepped in any case
         self._away: set[str] = set()  # queues whose last step did not reach a server
@@ -149,9 +133,8 @@ class Upkeep:
     def step(self, names: Sequence[str]) -> tuple[int, bool, RedisError | None]:
         """Promote in queues.
 
-        Returns:
-            The number of tasks and groups that moved; True if a server has answered; the error of a
-            server that did not.
+        Return the number of tasks and groups that moved; True if a server has answered; the error
+        of a server that did not.
         """
         moved, answered = 0, False
         fault: RedisError | None = None
@@ -160,14 +143,13 @@ class Upkeep:
             steps = [after_opening(queue, Operations.promote) for queue in queues]
             for queue, result in zip(queues, self._session.send_all(steps), strict=True):
                 if isinstance(result, Promoted):
-                    answered = True
                     moved += self._stepped(queue.description.name, result)
-                elif is_silence(result):
-                    fault = result
+                else:
                     self._failed(queue, result)
+                if is_silence(result):
+                    fault = result
                 else:
                     answered = True
-                    self._failed(queue, result)
         return moved, answered, fault
 
     def _stepped(self, name: str, result: Promoted) -> int:
@@ -208,8 +190,7 @@ class Upkeep:
     def glance(self) -> tuple[bool, RedisError | None]:
         """Read the next moments of all queues, and the number of names.
 
-        Returns:
-            True if the server has answered; the error if it did not.
+        Return True if the server has answered, and the error if it did not.
         """
         self.glance_at = time.monotonic() + RECHECK_SECONDS
         queues = [queue for queue in self.queues.values() if queue.settings is not None]
@@ -244,7 +225,6 @@ class Upkeep:
                 self.moments[name] = min(first, self._step_by.get(name, now))
 
     def _step_instead(self) -> None:
-        """Step each queue, since a glance was refused."""
         now = time.monotonic()
         self._glances_from = now + NO_GLANCE_SECONDS
         self.counted = -1

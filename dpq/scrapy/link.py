@@ -19,7 +19,7 @@ from redis.exceptions import RedisError
 from scrapy import Request
 
 from dpq.limits.budget import Budget
-from dpq.limits.signals import RateLimited, Retry
+from dpq.limits.signals import Release, Signal
 from dpq.model.errors import (
     DPQError,
     LeaseLostError,
@@ -56,8 +56,7 @@ class Delivery:
 
     task: Task[Any]
     status: int = 0  # of the last answer; 0 if there was none yet, -1 if none will come
-    reason: str = ""  # for which the task ends as a dead letter
-    limited: RateLimited | Retry | None = None  # an answer asks to come again later
+    ending: Signal | None = None  # the way in which its task ends; None: it is done
 
 
 class Listener(Protocol):
@@ -114,23 +113,15 @@ class Link:
 
     def end(self, delivery: Delivery) -> None:
         """End a delivery soon, after all requests that were pushed before."""
-        operations, task = operations_of(self._queue), delivery.task
-        if delivery.limited is not None:
-            self._end(task, partial(operations.finish, task, delivery.limited))
-        elif delivery.reason:
-            self._end(task, partial(operations.bury, task, delivery.reason))
-        else:
-            self._end(task, partial(operations.ack, task))
+        self.held -= 1
+        self._room.set()
+        task = delivery.task
+        self._send(partial(operations_of(self._queue).finish, task, delivery.ending), task)
 
     def give_back(self, delivery: Delivery) -> None:
         """Release a delivery soon, uncounted."""
-        task = delivery.task
-        self._end(task, partial(operations_of(self._queue).release, task, 0, None))
-
-    def _end(self, task: Task[Any], verb: Verb) -> None:
-        self.held -= 1
-        self._room.set()
-        self._send(verb, task)
+        delivery.ending = Release()
+        self.end(delivery)
 
     def observe(self, told: Task[Any] | str | None, response: Any) -> None:
         """Store soon what a host says is left."""

@@ -40,35 +40,91 @@ _PRIVATE = frozenset({"_callback", "_errback", "_parse_sitemap"})
 """The callbacks of Scrapy's CrawlSpider and SitemapSpider, which begin with an underscore."""
 
 
-def payload_of(request: Request, spider: Spider) -> dict[str, Any]:
-    """Write a request as a payload.
+class Payloads:
+    """The requests of one spider as payloads; its settings say what they may name."""
 
-    Tuples become lists. Callbacks and errbacks are methods of the spider, and stored by name.
+    def __init__(self, spider: Spider, settings: Any) -> None:
+        own = [load_object(each) for each in settings.getlist("DPQ_REQUEST_CLASSES")]
+        self._kinds = {f"{each.__module__}.{each.__name__}": each for each in (*_OF_SCRAPY, *own)}
+        self._schemes = settings.getlist("DPQ_SCHEMES", ["http", "https"])
+        self._spider = spider
 
-    Raises:
-        PayloadError: A part of the request has no JSON form. The text names the part.
-    """
-    try:
-        parts = request.to_dict(spider=spider)
-    except ValueError as error:
-        raise PayloadError(f"{error}: a queue keeps callbacks by the name of a method") from error
-    _allow(parts, spider)
-    meta = {name: value for name, value in parts["meta"].items() if name != OURS}
-    parts |= {
-        "meta": meta,
-        "headers": _headers(request),
-        "body": _body(request.body, request.encoding),
-    }
-    blank = _BLANK | {"headers": {}, "body": ""}
-    try:
-        kept = {
-            name: json_form(value, name)
-            for name, value in parts.items()
-            if name not in _BESIDE and value != blank.get(name)
+    def write(self, request: Request) -> dict[str, Any]:
+        """Write a request as a payload.
+
+        Tuples become lists. Callbacks and errbacks are methods of the spider, and stored by name.
+
+        Raises:
+            PayloadError: A part of the request has no JSON form. The text names the part.
+        """
+        try:
+            parts = request.to_dict(spider=self._spider)
+        except ValueError as error:
+            said = f"{error}: a queue keeps callbacks by the name of a method"
+            raise PayloadError(said) from error
+        self._allow(parts)
+        parts |= {
+            "meta": {name: value for name, value in parts["meta"].items() if name != OURS},
+            "headers": _headers(request),
+            "body": _body(request.body, request.encoding),
         }
-    except RecursionError as error:
-        raise PayloadError("a part of the request contains itself, or is too deep") from error
-    return {"url": request.url, **kept}
+        blank = _BLANK | {"headers": {}, "body": ""}
+        try:
+            kept = {
+                name: json_form(value, name)
+                for name, value in parts.items()
+                if name not in _BESIDE and value != blank.get(name)
+            }
+        except RecursionError as error:
+            raise PayloadError("a part of the request contains itself, or is too deep") from error
+        return {"url": request.url, **kept}
+
+    def read(self, payload: Any, priority: float) -> Request:
+        """Read a payload, an address or a mapping with `url`, as a request of the spider.
+
+        The priority is that of the task. A fraction is cut off: Scrapy has whole numbers.
+
+        Raises:
+            PayloadError: It is no request: the text says which part is wrong.
+        """
+        if isinstance(payload, str):
+            payload = {"url": payload}
+        if not isinstance(payload, dict) or not isinstance(payload.get("url"), str):
+            raise PayloadError("the payload is no request: it has no 'url'")
+        parts = dict(payload)
+        names = _NAMES.union(self._allow(parts).attributes)
+        if unknown := sorted(map(str, parts.keys() - names)):
+            raise PayloadError(f"the payload has {', '.join(unknown)}: no request has that")
+        body = parts.get("body")
+        if isinstance(body, dict):
+            try:
+                parts["body"] = base64.b64decode(body["base64"], validate=True)
+            except (KeyError, TypeError, binascii.Error) as error:
+                raise PayloadError("'body' is neither text nor {'base64': ...}") from error
+        parts["priority"] = math.trunc(priority)
+        try:
+            return request_from_dict(parts, spider=self._spider)
+        except (Exception, SystemExit) as error:  # a part of the wrong type or form
+            raise PayloadError(f"the payload is no request: {error}") from error
+
+    def _allow(self, parts: Mapping[str, Any]) -> type[Request]:
+        """Return the class of a request whose class, callbacks and scheme the spider allows."""
+        path = parts.get("_class")
+        kind = Request if path is None else self._kinds.get(str(path))
+        if kind is None:
+            raise PayloadError(f"_class is {path!r:.200}: DPQ_REQUEST_CLASSES does not name it")
+        for name in ("callback", "errback"):
+            method = parts.get(name)
+            if method is not None and not _is_callback(method, self._spider):
+                raise PayloadError(
+                    f"{name} is {method!r:.200}: the spider {self._spider.name!r} has no such "
+                    "public method"
+                )
+        scheme = urlsplit(parts["url"].strip()).scheme.lower()
+        if scheme and scheme not in self._schemes:
+            allowed = ", ".join(self._schemes)
+            raise PayloadError(f"url is {parts['url']!r:.200}: DPQ_SCHEMES allows {allowed} alone")
+        return kind
 
 
 def json_form(value: Any, path: str) -> Any:
@@ -122,61 +178,6 @@ def _body(raw: bytes, encoding: str) -> str | dict[str, str]:
     except UnicodeError:
         pass
     return {"base64": base64.b64encode(raw).decode("ascii")}
-
-
-def request_of(payload: Any, priority: float, spider: Spider) -> Request:
-    """Read a payload as a request of a spider.
-
-    Args:
-        payload: An address, or a mapping with `url` and other parts of a request.
-        priority: The priority of the task. A fraction is cut off: Scrapy has whole numbers.
-        spider: The spider whose methods the callbacks are.
-
-    Raises:
-        PayloadError: It is no request: the text says which part is wrong.
-    """
-    if isinstance(payload, str):
-        payload = {"url": payload}
-    if not isinstance(payload, dict) or not isinstance(payload.get("url"), str):
-        raise PayloadError("the payload is no request: it has no 'url'")
-    parts = dict(payload)
-    kind = _allow(parts, spider)
-    names = _NAMES.union(kind.attributes)
-    if unknown := sorted(map(str, parts.keys() - names)):
-        raise PayloadError(f"the payload has {', '.join(unknown)}: no request has that")
-    body = parts.get("body")
-    if isinstance(body, dict):
-        try:
-            parts["body"] = base64.b64decode(body["base64"], validate=True)
-        except (KeyError, TypeError, binascii.Error) as error:
-            raise PayloadError("'body' is neither text nor {'base64': ...}") from error
-    parts["priority"] = math.trunc(priority)
-    try:
-        return request_from_dict(parts, spider=spider)
-    except (Exception, SystemExit) as error:  # a part of the wrong type or form
-        raise PayloadError(f"the payload is no request: {error}") from error
-
-
-def _allow(parts: Mapping[str, Any], spider: Spider) -> type[Request]:
-    """Return the class of a request whose class, callbacks and scheme the spider allows."""
-    path, settings = parts.get("_class"), spider.settings
-    own = [load_object(each) for each in settings.getlist("DPQ_REQUEST_CLASSES")]
-    kinds = {f"{each.__module__}.{each.__name__}": each for each in (*_OF_SCRAPY, *own)}
-    kind = Request if path is None else kinds.get(str(path))
-    if kind is None:
-        raise PayloadError(f"_class is {path!r:.200}: DPQ_REQUEST_CLASSES does not name it")
-    for name in ("callback", "errback"):
-        method = parts.get(name)
-        if method is not None and not _is_callback(method, spider):
-            raise PayloadError(
-                f"{name} is {method!r:.200}: the spider {spider.name!r} has no such public method"
-            )
-    scheme = urlsplit(parts["url"].strip()).scheme.lower()
-    if scheme not in (allowed := settings.getlist("DPQ_SCHEMES", ["http", "https"])) and scheme:
-        raise PayloadError(
-            f"url is {parts['url']!r:.200}: DPQ_SCHEMES allows {', '.join(allowed)} alone"
-        )
-    return kind
 
 
 def _is_callback(name: Any, spider: Spider) -> bool:

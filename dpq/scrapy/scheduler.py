@@ -21,7 +21,7 @@ from scrapy.utils.defer import deferred_from_coro
 
 from dpq.http.wire import group_name
 from dpq.limits.answers import limits_in
-from dpq.limits.signals import RateLimited, Retry
+from dpq.limits.signals import RateLimited, Reject, Retry
 from dpq.model.errors import ConfigurationError, DPQError, DuplicateTaskError, PayloadError
 from dpq.model.task import Push
 from dpq.model.validation import error_line
@@ -29,7 +29,7 @@ from dpq.queue.queue_async import AsyncDPQ
 from dpq.scrapy.hooks import hook_into, is_lost_page
 from dpq.scrapy.link import Delivery, Link
 from dpq.scrapy.options import own_pace, read_options, slot_of
-from dpq.scrapy.payload import OURS, payload_of, request_of
+from dpq.scrapy.payload import OURS, Payloads
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +60,7 @@ class Scheduler:
         self._crawler = crawler
         self._spider: Spider = crawler.spider
         self._options = read_options(crawler.settings, self._spider.name)
+        self._payloads = Payloads(self._spider, crawler.settings)
         self._held: dict[Request, Delivery] = {}
         self._link: Link | None = None
         self._own = ScrapyScheduler.from_crawler(crawler)  # what JSON cannot say
@@ -138,7 +139,7 @@ class Scheduler:
         The request of a page that met a limit comes here, too: its task goes back by itself.
         """
         held = self._held.get(request)
-        if held is not None and held.limited is not None:
+        if held is not None and isinstance(held.ending, RateLimited | Retry):
             return True
         try:
             push = self._push_of(request)
@@ -163,11 +164,11 @@ class Scheduler:
             delivery = link.waiting.popleft()
             task = delivery.task
             try:
-                request = request_of(task.payload, task.priority, self._spider)
+                request = self._payloads.read(task.payload, task.priority)
                 group = self._group(request)
             except PayloadError as error:
                 log.error("%s: task %s: %s", self._options.queue_name, task.id, error)  # noqa: TRY400 - the text says it all
-                delivery.reason = str(error)
+                delivery.ending = Reject(error)
                 link.end(delivery)
                 continue
             if task.group is None and group is not None:
@@ -199,8 +200,7 @@ class Scheduler:
         """Make the push of a request."""
         delivery = self._of(request)
         goes_on = delivery is not None and not delivery.status  # the engine has made it of another
-        with_cookies = self._with_cookies(request) if goes_on else request
-        payload = payload_of(with_cookies, self._spider)
+        payload = self._payloads.write(self._with_cookies(request) if goes_on else request)
         more: dict[str, Any] = {}
         again = request.dont_filter
         if delivery is not None and goes_on and not again:
@@ -306,11 +306,9 @@ class Scheduler:
         it."""
         delivery = self._held.pop(request, None)
         if delivery is not None:
-            settled = delivery.reason or delivery.limited
-            if not settled and is_lost_page(
-                request, delivery.status, self._crawler.settings, self._spider
-            ):
-                delivery.reason = f"HTTP {delivery.status}"
+            where = delivery.status, self._crawler.settings, self._spider
+            if delivery.ending is None and is_lost_page(request, *where):
+                delivery.ending = Reject(f"HTTP {delivery.status}")
             self._opened.end(delivery)
         remove(request)
 
@@ -326,7 +324,7 @@ class Scheduler:
             retries = map(str, self._crawler.settings.getlist("RETRY_HTTP_CODES"))
             if delivery is None or dont_retry or str(response.status) not in retries:
                 return response
-            delivery.limited = limited
+            delivery.ending = limited
             return request
         if limited is None:
             if limits_in(response.headers):  # the host says what is left
@@ -346,7 +344,7 @@ class Scheduler:
             *(self._options.queue_name, response.status, request.url),
             *(delivery.task.group, seconds),
         )
-        delivery.limited = limited
+        delivery.ending = limited
         return request  # the engine hands it to enqueue_request
 
     def _process_exception(
@@ -355,7 +353,7 @@ class Scheduler:
         """Remember an error that no middleware has handled."""
         delivery = self._held.get(request)
         if delivery and not isinstance(exception, IgnoreRequest) and request.errback is None:
-            delivery.reason = error_line(exception)
+            delivery.ending = Reject(error_line(exception))
         if delivery:
             delivery.status = -1  # a request that an errback makes is a new one
 
@@ -365,7 +363,7 @@ class Scheduler:
 
     def _failed(self, failure: Any, response: Any) -> None:
         if delivery := self._of(getattr(response, "request", None)):
-            delivery.reason = error_line(failure.value)
+            delivery.ending = Reject(error_line(failure.value))
 
     def _of(self, request: Request | None) -> Delivery | None:
         """Return the delivery of a request, also if it is a copy."""

@@ -10,8 +10,8 @@ when a name is first read (`_made_later`).
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, cached_property
 from importlib import resources
 from importlib.resources.abc import Traversable
 from typing import NamedTuple
@@ -36,21 +36,21 @@ class Script:
         name: The file's name without its ending.
         text: The source with all that it needs in its place.
         parts: The parts of a queue that it touches, in the order of KEYS.
-        sha: The hash by which EVALSHA finds it.
     """
 
     name: str
     text: str
     parts: tuple[str, ...]
-    sha: str = field(init=False)
 
-    def __post_init__(self) -> None:
-        digest = hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
-        object.__setattr__(self, "sha", digest)
+    @cached_property
+    def sha(self) -> str:
+        """The hash by which EVALSHA finds it."""
+        return hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
 
 
-MOST_LOCALS = 120
-"""Locals for functions of shared files in one script; Lua allows 200, and arguments need some."""
+MOST_LOCALS = 50
+"""Functions of shared files in a small script. Lua allows 200 locals; but to make 100 functions
+takes longer (50 us) than to find those that a call uses."""
 
 
 class _Part(NamedTuple):
@@ -68,14 +68,6 @@ class Sources:
     def __init__(self, operations: Mapping[str, str], shared: Mapping[str, str]) -> None:
         self.operations = operations
         self.shared = shared
-        self._needs = {name: needs_of(text) for name, text in shared.items()}
-        self._parts = {name: _parts_of(text) for name, text in shared.items()}
-        self._giver = {
-            name: file
-            for file, parts in self._parts.items()
-            for each in parts
-            for name in each.gives
-        }
 
     def script(self, name: str) -> Script:
         """Put one operation together, with all that it needs."""
@@ -112,7 +104,7 @@ class Sources:
             return _renamed(code, {each: slot for each, slot in slots.items() if each in given})
 
         codes = {
-            file: linked("".join(part.code for part in used[file]), [file, *self._needs[file]])
+            file: linked("".join(part.code for part in used[file]), [file, *self._needs(file)])
             for file in files
         }
         made = [
@@ -159,28 +151,27 @@ class Sources:
 
     def _used(self, source: str, files: list[str]) -> dict[str, list[_Part]]:
         """Choose the parts of files that an operation uses, itself or by other parts."""
+        parts = {file: _parts_of(self.shared[file]) for file in files}
+        own = {file: {name: part for part in parts[file] for name in part.sets} for file in files}
+        giver = {name: file for file in files for part in parts[file] for name in part.gives}
+        found = [(giver[name], name) for name in _read_in(_stripped(source)) & giver.keys()]
         marked: set[tuple[str, str]] = set()
-        found = [
-            (self._giver[name], name) for name in _read_in(_stripped(source)) & self._giver.keys()
-        ]
-        own = {
-            file: {name: part for part in self._parts[file] for name in part.sets} for file in files
-        }
         while found:
             file, name = found.pop()
-            if (file, name) in marked or file not in own:
-                continue
-            marked.add((file, name))
-            for each in own[file][name].reads:
-                found.append((file if each in own[file] else self._giver.get(each, ""), each))
+            if (file, name) not in marked:
+                marked.add((file, name))
+                for each in own[file][name].reads:
+                    if holder := file if each in own[file] else giver.get(each):
+                        found.append((holder, each))
         return {
             file: [
-                part
-                for part in self._parts[file]
-                if any((file, name) in marked for name in part.sets)
+                part for part in parts[file] if any((file, name) in marked for name in part.sets)
             ]
             for file in files
         }
+
+    def _needs(self, file: str) -> list[str]:
+        return needs_of(self.shared[file])
 
     def _collect(self, names: list[str], above: tuple[str, ...], files: dict[str, None]) -> None:
         """Add files to `files`, each once, and behind most of the files that it needs."""
@@ -188,7 +179,7 @@ class Sources:
             if name not in self.shared:
                 raise ValueError(f"{' -> '.join(above)} needs {name}, which is not there")
             if name not in files and name not in above:
-                self._collect(self._needs[name], (*above, name), files)
+                self._collect(self._needs(name), (*above, name), files)
                 files[name] = None
 
 
@@ -207,6 +198,7 @@ def _made_later(texts: list[tuple[int, str]]) -> str:
     return f"setmetatable(lib, {{ __index = function(_, n)\n{made}return rawget(lib, n)\nend }})\n"
 
 
+@cache
 def _parts_of(source: str) -> list[_Part]:
     """Cut a shared file at the start of each function and other local.
 

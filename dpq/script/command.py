@@ -249,6 +249,17 @@ class CommandMaker:
         result: T = yield self._command(name, args, parse)
         return result
 
+    def _pages(
+        self, name: str, args: Callable[[Any], list[Any]], parse: Callable[[Any], Any]
+    ) -> Steps[list[list[Any]]]:
+        """Call a script until it has no more; each reply begins with the cursor of the next."""
+        pages: list[list[Any]] = []
+        cursor: Any = "0"
+        while not pages or cursor not in ("0", b"0"):
+            cursor, *page = yield self._command(name, args(cursor), parse)
+            pages.append(page)
+        return pages
+
     def _now(self) -> int | str:
         return self._clock() if self._clock else ""
 

@@ -31,9 +31,8 @@ from dpq.script.records import (
     UNIQUE,
     UNREADABLE,
     read_after,
-    read_backoff,
     read_lapses,
-    read_trace,
+    read_options,
     record_parts,
     split_notes,
 )
@@ -141,7 +140,7 @@ def to_line(
 
 
 def _fields(id_: str, state: str, when: str, record: bytes, lifo: bool) -> dict[str, Any]:
-    counts, enqueued, order, most, priority, more, names = record_parts(record)
+    _, counts, enqueued, order, most, priority, more, names = record_parts(record)
     attempts, deliveries, deferrals, _, again = counts.split(" ")
     cost, wait, expires, aging = more or ("1", "0", "0", "0")
     group, key, reason, error = (
@@ -151,8 +150,7 @@ def _fields(id_: str, state: str, when: str, record: bytes, lifo: bool) -> dict[
     error, notes = split_notes(error)
     place = int(order[-15:])
     requests, costs = read_cost(cost)
-    options = notes.get(OPTIONS, "0 0")
-    visibility, limit, *_ = options.split(" ")
+    options = read_options(notes.get(OPTIONS, ""))
     batch, (after, on_dead) = notes.get(BATCH, ""), read_after(notes.get(AFTER, ""))
     most_lapses, lapses = read_lapses(notes.get(LAPSES, ""))
     found = {
@@ -176,10 +174,10 @@ def _fields(id_: str, state: str, when: str, record: bytes, lifo: bool) -> dict[
         "key": key,
         "reason": reason,
         "error": error,
-        "visibility_ms": int(visibility),
-        "time_limit_ms": int(limit),
-        "trace": read_trace(options),
-        "backoff_ms": [round(s * 1000) for s in read_backoff(options) or ()],
+        "visibility_ms": round((options["visibility"] or 0) * 1000),
+        "time_limit_ms": round((options["time_limit"] or 0) * 1000),
+        "trace": options["trace"],
+        "backoff_ms": [round(s * 1000) for s in options["backoff"] or ()],
         "member": notes.get(PIN),
         "batch": None if batch[:1] in ("", SEALS) else batch,
         "seals": batch[1:] if batch[:1] == SEALS else None,
@@ -283,7 +281,7 @@ def entry_of(
         raise ValueError(f"due_ms is {when:.0f}, and the task waits for no other: that never comes")
     if line.holds and line.state != "delayed":
         raise ValueError(f"holds is True, but state is {line.state!r}: only a delayed task holds")
-    if line.trace and not read_trace(f"0 0 {line.trace}"):
+    if line.trace and not read_options(f"0 0 {line.trace}")["trace"]:
         raise ValueError(f"trace is {line.trace!r:.200}: it must be a traceparent")
     place = LIFO - line.sequence if lifo else line.sequence
     record = (

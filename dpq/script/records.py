@@ -41,15 +41,15 @@ SPENT, RUNS_AS = "\x1d", "\x1c"
 
 _NOTE = re.compile("([\x17-\x1f])([^\x17-\x1f]*)")
 
-_TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
-
-MAX_OPTION_DIGITS = 12  # digits of the longest duration: 10 years in ms
+_OPTIONS = re.compile(
+    r"(\d{1,12}) (\d{1,12})(?: ([0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}))?"
+    r"(?: \+(\d{1,12}(?:,\d{1,12}){0,15}))?",
+    re.ASCII,
+)
 
 FOR_EVER_MS = 4_000_000_000_000_000
 """The ms of `unique_for=math.inf`; lua/push/options.lua has the same number. With the ms since 1970
 the sum is still exact as a double, and larger than all other moments."""
-
-_BACKOFF = re.compile(r" \+(\d{1,12}(?:,\d{1,12}){0,15})\Z", re.ASCII)
 
 COMMON_ATTEMPTS = 10
 """The `max_attempts` that a short record leaves out; lib/record/record.lua has the same number."""
@@ -71,7 +71,7 @@ def make_task(
     **more: Any,
 ) -> Task[P]:
     """Make a task of a stored record; `more` are the further fields of a dead letter."""
-    token, counts, since, _, max_attempts, priority, more_of_it, names = _parts(record)
+    token, counts, since, _, max_attempts, priority, more_of_it, names = record_parts(record)
     values = _counted(counts).copy()
     values["visible_until"] = until
     values["state"] = state
@@ -128,7 +128,7 @@ _Parts = tuple[str, str, int, str, str, str, tuple[str, str, str, str] | None, s
 """
 
 
-def _parts(record: bytes) -> _Parts:
+def record_parts(record: bytes) -> _Parts:
     """Take a record of any form apart."""
     head, _, names = str(record, "utf-8", "replace").partition("\t")
     if head[0] in "qf":  # the task was never delivered
@@ -142,14 +142,10 @@ def _parts(record: bytes) -> _Parts:
     token, *others, first, order, max_attempts, priority, cost, wait, expires, aging = head.split(
         " "
     )
+    if first[:1] != "f":
+        raise ValueError("this is no full record")
     more = cost, wait, expires, aging
-    since = int(_behind_letter(first))
-    return token, " ".join(others), since, order, max_attempts, priority, more, names
-
-
-def record_parts(record: bytes) -> tuple[str, int, str, str, str, tuple[str, ...] | None, str]:
-    """Take a record apart: counts, enqueued, order, max, priority, more, and the names."""
-    return _parts(record)[1:]
+    return token, " ".join(others), int(first[1:]), order, max_attempts, priority, more, names
 
 
 def _add_more(
@@ -180,18 +176,10 @@ def _add_more(
     if LAPSES in notes:
         values["max_lapses"], values["lapses"] = read_lapses(notes[LAPSES])
     if OPTIONS in notes:
-        values["visibility"], values["time_limit"] = read_options(notes[OPTIONS])
-        values["trace"] = read_trace(notes[OPTIONS])
-        values["backoff"] = read_backoff(notes[OPTIONS])
+        values.update(read_options(notes[OPTIONS]))
     if is_recurring:
         values["every"], values["cron"] = read_schedule(schedule)
         values["scheduled_at"] = moment_of(since + int(wait))
-
-
-def _behind_letter(text: str) -> str:
-    if text[:1] != "f":
-        raise ValueError("this is no full record")
-    return text[1:]
 
 
 def scope_of(record: bytes) -> str:
@@ -224,10 +212,16 @@ def live_note(notes: Mapping[str, str], mark: str, token: str) -> str | None:
     return text if of == token else None
 
 
-def read_options(text: str) -> tuple[float | None, float | None]:
-    """Read the visibility and the time limit of one task; None for a missing or damaged one."""
-    visibility, _, limit = text.partition(" ")
-    return _option(visibility), _option(limit.partition(" ")[0])
+def read_options(text: str) -> dict[str, Any]:
+    """Read the options of one task: None for a missing one, and for all if they are damaged."""
+    found = _OPTIONS.fullmatch(text)
+    visibility, limit, trace, backoff = found.groups() if found else ("0", "0", None, None)
+    return {
+        "visibility": int(visibility) / 1000 or None,
+        "time_limit": int(limit) / 1000 or None,
+        "trace": trace,
+        "backoff": tuple(int(ms) / 1000 for ms in backoff.split(",")) if backoff else None,
+    }
 
 
 def read_unique_for(text: str) -> float | None:
@@ -248,23 +242,6 @@ def read_lapses(text: str) -> tuple[int | None, int]:
     most, _, lapses = text.partition(" ")
     known = most.isdecimal() and lapses.isdecimal()
     return (int(most), int(lapses)) if known else (None, 0)
-
-
-def read_trace(text: str) -> str | None:
-    """Read the traceparent behind the options of one task; None for a missing or damaged one."""
-    words = text.split(" ")[2:3]
-    return words[0] if words and _TRACEPARENT.fullmatch(words[0]) else None
-
-
-def read_backoff(text: str) -> tuple[float, ...] | None:
-    """Read the delays at the end of the options of one task, seconds; None for missing ones."""
-    found = _BACKOFF.search(text)
-    return tuple(int(ms) / 1000 for ms in found[1].split(",")) if found else None
-
-
-def _option(ms: str) -> float | None:
-    short = ms.isascii() and ms.isdecimal() and len(ms) <= MAX_OPTION_DIGITS
-    return int(ms) / 1000 or None if short else None
 
 
 def stored_task(

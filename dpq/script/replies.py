@@ -6,7 +6,8 @@ the client returned it: ints, bytes and lists of them. It must not send anything
 
 from __future__ import annotations  # the import makes no model for each `Task[P]`
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from dpq.limits.pools import UNTIL_OPENED_MS
@@ -21,11 +22,12 @@ from dpq.model.errors import (
 )
 from dpq.model.moments import moment_of
 from dpq.model.payload import Codec
-from dpq.model.reports import Problem
+from dpq.model.reports import BatchState, Problem
 from dpq.model.schedule import Later, read_later
 from dpq.model.task import Task, TaskName, TaskState
 from dpq.script.records import NO_RECORD, UNREADABLE, make_task, read_payload, stored_task
 from dpq.script.refusals import Code
+from dpq.script.values import in_rows, read_texts
 
 P = TypeVar("P")
 
@@ -53,6 +55,7 @@ class Batch(NamedTuple, Generic[P]):
         size: Bytes of all payloads.
         next_event_ms: The ms until time alone may let a task run; None if nothing is to come, or
             if another waiter watches that moment.
+        second: At that moment another waiter asks first, and this one in case that one is dead.
         now_ms: The server's clock, if no task was ready, or tasks may be granted ahead; else 0.
         buried: The ids of the `unreadable` tasks that were buried, each with the reason.
         failed: The last error of `refused`: the caller gets it if there are no tasks.
@@ -73,6 +76,7 @@ class Batch(NamedTuple, Generic[P]):
     recheck_ms: float | None = None
     buried: Sequence[tuple[str, str]] = ()
     waits_ms: Sequence[float] = ()
+    second: bool = False
 
 
 def require_version(info: Mapping[str, Any]) -> None:
@@ -118,12 +122,13 @@ def read_batch(codec: Codec[P], reply: list[Any], lease_ms: int = 0) -> Batch[P]
     return Batch(
         tasks,
         unreadable,
-        next_event_ms=None if wait_us < 0 else wait_us / 1000,
+        next_event_ms=_wait_of(wait_us),
         size=size,
         now_ms=now_us / 1000,
         refused=refused,
         recheck_ms=recheck_ms or None,
         waits_ms=waits if any(waits) else (),
+        second=wait_us < -1,
     )
 
 
@@ -134,14 +139,17 @@ _NOTED = (-1, 0, 0)
 def _nothing(reply: list[Any]) -> Batch[Any]:
     if reply[0] == Code.AGAIN:
         return Batch([], [], again=True)
-    wait_ms = None if reply[1] < 0 else reply[1] / 1000
-    recheck_ms = reply[3] if len(reply) > 3 else None
-    return Batch([], [], next_event_ms=wait_ms, now_ms=reply[2] / 1000, recheck_ms=recheck_ms)
+    return Batch(
+        *([], []),
+        next_event_ms=_wait_of(reply[1]),
+        now_ms=reply[2] / 1000,
+        recheck_ms=reply[3] if len(reply) > 3 else None,
+        second=reply[1] < -1,
+    )
 
 
-def in_threes(flat: Sequence[Any]) -> Iterator[tuple[Any, Any, Any]]:
-    """Divide a flat reply into groups of three values."""
-    return zip(flat[::3], flat[1::3], flat[2::3], strict=True)
+def _wait_of(us: float) -> float | None:
+    return None if us == -1 else abs(us) / 1000
 
 
 def read_time(reply: list[Any]) -> int:
@@ -238,8 +246,7 @@ def read_change(action: str, task: TaskName, queue_name: str) -> Callable[[int],
 def read_stored(codec: Codec[P], ids: list[str], reply: list[Any]) -> list[Task[P] | None]:
     """Read the reply of get: None for an id that is not stored."""
     found: list[Task[P] | None] = []
-    for i, task_id in enumerate(ids):
-        state, until, record, body = reply[4 * i : 4 * i + 4]
+    for task_id, (state, until, record, body) in zip(ids, in_rows(reply, 4), strict=True):
         if state:
             name, _, of_key = state.decode("utf-8", "replace").partition(" ")
             found.append(
@@ -261,12 +268,8 @@ def read_page(codec: Codec[P], state: TaskState, reply: list[Any]) -> list[Task[
             record,
             body,
         )
-        for task_id, until, record, body in _in_fours(reply)
+        for task_id, until, record, body in in_rows(reply, 4)
     ]
-
-
-def _in_fours(flat: Sequence[Any]) -> Iterator[tuple[Any, Any, Any, Any]]:
-    return zip(flat[::4], flat[1::4], flat[2::4], flat[3::4], strict=True)
 
 
 class Promoted(NamedTuple):
@@ -319,6 +322,29 @@ def read_wait(reply: int) -> int | None:
 
 def read_problems(reply: list[Any]) -> tuple[str, list[Problem]]:
     """Read the reply of check: the next cursor ("0" at the end), and the problems."""
-    texts = [text.decode("utf-8", "replace") for text in reply]
-    found = [Problem(kind=k, subject=s, detail=d) for k, s, d in in_threes(texts[1:])]
-    return texts[0], found
+    cursor, *texts = read_texts(reply)
+    return cursor, [Problem(kind=k, subject=s, detail=d) for k, s, d in in_rows(texts, 3)]
+
+
+_BATCH = re.compile(r"(\d+) (\d+) (\d+) (\d+) ([osf]) (\d+) (\d+) (\d+) [01] (\S*)", re.ASCII)
+
+
+def read_batch_state(name: str, text: str) -> BatchState | None:
+    """Read the text of a batch, as in lua/lib/batches.lua; None if it is unknown, or damaged."""
+    found = _BATCH.fullmatch(text)
+    if found is None or len(text) > 400:
+        return None
+    left, done, dead, removed = map(int, found.groups()[:4])
+    state, began, changed, finished, callback = found.groups()[4:]
+    return BatchState(
+        name=name,
+        left=left,
+        done=done,
+        dead=dead,
+        removed=removed,
+        sealed=state != "o",
+        began_at=moment_of(int(began)),
+        changed_at=moment_of(int(changed)),
+        finished_at=moment_of(int(finished)) if state == "f" else None,
+        callback=callback or None,
+    )

@@ -19,9 +19,6 @@ _URLSAFE = bytes.maketrans(b"+/", b"-_")
 # The digits in the order in which sorted sets and people sort them.
 _AS_SORTED = bytes.maketrans(_BASE64, bytes(sorted(_BASE64.translate(_URLSAFE))))
 
-TIME_DIGITS = 7
-"""Digits for the ms since 1970 in an id: 42 bits, enough until 2109."""
-
 BACK_MS = 10_000
 """Ms that the clock may go back unnoticed: ids keep the later time meanwhile, and count up."""
 
@@ -62,5 +59,6 @@ def new_ids(count: int) -> list[str]:
     for _ in range(count):
         number += step
         digits = b2a_base64(moment + number.to_bytes(9, "big"), newline=False)
-        made.append(digits.translate(_AS_SORTED)[1:].decode())  # 48 bits for the time; 42 are used
+        # The first digit is left out: the 7 others of the time, 42 bits, are enough until 2109.
+        made.append(digits.translate(_AS_SORTED)[1:].decode())
     return made

@@ -1,6 +1,6 @@
 """Single values of replies: texts. replies.py and the operations call it. No I/O."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 READERS: dict[Any, Callable[[str], Any]] = {
@@ -15,6 +15,11 @@ READERS: dict[Any, Callable[[str], Any]] = {
 def read_texts(reply: list[Any]) -> list[str]:
     """Read a reply that has only texts."""
     return [text.decode("utf-8", "replace") for text in reply]
+
+
+def in_rows(flat: Sequence[Any], width: int) -> Iterator[tuple[Any, ...]]:
+    """Divide a flat reply into rows of that many values."""
+    return zip(*(flat[i::width] for i in range(width)), strict=True)
 
 
 def read_fields(kind: type[Any], texts: Sequence[str]) -> list[Any]:

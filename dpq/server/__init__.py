@@ -1,6 +1,6 @@
 """The embedded server: a private Redis or Valkey on a unix socket, for programs and tests."""
 
-from dpq.server.binaries import Binary, find_all_binaries, find_binary
+from dpq.server.binaries import Binary, find_binary
 from dpq.server.embedded import MARKER, Server, open_embedded
 
-__all__ = ["MARKER", "Binary", "Server", "find_all_binaries", "find_binary", "open_embedded"]
+__all__ = ["MARKER", "Binary", "Server", "find_binary", "open_embedded"]

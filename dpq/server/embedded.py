@@ -51,14 +51,7 @@ from redis.retry import Retry
 from dpq.model.errors import ConfigurationError
 from dpq.model.masking import mask
 from dpq.server.binaries import Binary, find_binary, release
-from dpq.server.private import (
-    close_to_others,
-    fits,
-    new_socket,
-    open_private,
-    require_own,
-    require_safe_way,
-)
+from dpq.server.private import close_to_others, fits, new_socket, open_private, require_own
 
 START_S = 10.0  # measured: 20-90 ms; this is for a machine in trouble
 STOP_S = 15.0  # the keeper itself allows 10 s for a clean stop
@@ -102,9 +95,6 @@ class Server:
         """
         binary = binary or find_binary()
         directory = Path(tempfile.mkdtemp(prefix="dpq-"))
-        if not fits(directory / "server.sock"):
-            directory.rmdir()
-            directory = Path(tempfile.mkdtemp(prefix="dpq-", dir="/tmp"))
         try:
             return cls._open(directory, binary, ["--appendonly", "no", *extra_args], True)
         except BaseException:
@@ -122,7 +112,7 @@ class Server:
 
         Args:
             directory: Created when missing, for this user alone; `~` is expanded. One that is there
-                must be this user's, and no other user may write there, or in a directory above it.
+                must be this user's, and no other user may write there.
             binary: Default: `find_binary()`. Looked at only when the server is not running.
 
         Raises:
@@ -133,9 +123,6 @@ class Server:
         """
         path = Path(directory).expanduser().resolve()
         try:
-            if path.exists():
-                require_own(path)
-            require_safe_way(path)  # this check comes before anything is made there
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
             require_own(path)
             return cls._open(path, binary, ["--appendonly", "yes", "--appendfsync", "everysec"])
@@ -298,14 +285,14 @@ def _writer(directory: Path) -> Binary:
 
 
 def _socket(directory: Path) -> Path:
-    """Return the socket's path: in the directory, or where the first process has put it."""
+    """Return the socket's path: in the directory, or where the marker says."""
     path = directory / "server.sock"
     if fits(path):
         return path
     try:
         return Path(json.loads((directory / MARKER).read_text())["socket"])
-    except (OSError, ValueError, KeyError, TypeError):  # no server has been started here
-        return new_socket(directory)
+    except (OSError, ValueError, KeyError):  # no server has been started here
+        return path
 
 
 def _answer(directory: Path) -> int | None:

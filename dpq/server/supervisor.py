@@ -45,6 +45,8 @@ def keep(directory: str, socket: str, alive: int, remove: bool, command: list[st
         _stop(server, at_once=remove)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(socket)  # a killed server leaves its socket
+        with contextlib.suppress(OSError):
+            os.rmdir(os.path.dirname(socket))  # one of its own, if the path of `directory` is long
         if remove:
             os.close(alive)  # a server that ended by itself: the owner may look at its log
             signal.signal(signal.SIGTERM, signal.SIG_DFL)

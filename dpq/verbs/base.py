@@ -2,7 +2,7 @@
 
 from __future__ import annotations  # the import makes no model for each `Task[P]`
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -10,7 +10,7 @@ from dpq.model.errors import ConfigurationError
 from dpq.model.producer import Producer
 from dpq.model.queue_settings import Bounds, WhenFull
 from dpq.model.task import P
-from dpq.script.command import Command, CommandMaker, Steps, once, same
+from dpq.script.command import CommandMaker, Steps, once, same
 from dpq.script.keys import STORAGE_FORMAT, key_of
 from dpq.script.refusals import read_settings
 from dpq.verbs.settings import Description, agree, bounds_of, named_settings
@@ -37,31 +37,9 @@ class OperationsBase(CommandMaker, Generic[P]):
         self.description = queue
         self.named = queue.named
         self._codec = queue.codec
-
-    @property
-    def marker(self) -> str:
-        """The key that waiting consumers block on."""
-        return key_of(self.queue_name, "wake")
-
-    @property
-    def tick(self) -> str:
-        """The key that daemons block on."""
-        return key_of(self.queue_name, "tick")
-
-    @property
-    def conf(self) -> str:
-        """The key that daemons glance at."""
-        return key_of(self.queue_name, "conf")
-
-    def now(self) -> int | str:
-        """Return the clock of a test, ms; "" for the server's."""
-        return self._now()
-
-    def raw(
-        self, name: str, args: Sequence[str | bytes | int | float], read: Callable[[Any], T]
-    ) -> Command[T]:
-        """Make a command for an operation that stands elsewhere."""
-        return self._command(name, args, read)
+        self.marker = key_of(queue.name, "wake")  # the key that waiting consumers block on
+        self.tick = key_of(queue.name, "tick")  # the key that daemons block on
+        self.conf = key_of(queue.name, "conf")  # the key that daemons glance at
 
     # Settings
 
@@ -93,7 +71,6 @@ class OperationsBase(CommandMaker, Generic[P]):
         yield from self.configure(create=True, named=named, replace=True)
 
     def bounds(self) -> Steps[Bounds]:
-        """Read the bounds."""
         return bounds_of((yield from self.stored_settings()))
 
     def await_room(self, producer: Producer, *, leave: bool = False) -> Steps[bool]:
@@ -149,6 +126,18 @@ class OperationsBase(CommandMaker, Generic[P]):
             yield from self.enter()
 
 
-def in_batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    """Cut a sequence into parts of at most `size`."""
-    return (items[i : i + size] for i in range(0, len(items), size))
+def in_batches(
+    items: Iterable[T], most: int, size: Callable[[T], int] = lambda _: 0
+) -> Iterator[list[T]]:
+    """Cut items into parts of at most `most`, whose sizes are 4 MiB together, or one is larger."""
+    batch: list[T] = []
+    total = 0
+    for item in items:
+        own = size(item)
+        if batch and (len(batch) == most or total + own > BATCH_BYTES):
+            yield batch
+            batch, total = [], 0
+        batch.append(item)
+        total += own
+    if batch:
+        yield batch

@@ -4,17 +4,17 @@ from __future__ import annotations  # the import makes no model for each `Task[P
 
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
-from dpq.model.batch_state import BatchState
 from dpq.model.errors import BatchNotFoundError
-from dpq.model.reports import Problem
+from dpq.model.reports import BatchState, Problem
 from dpq.model.task import P
 from dpq.model.validation import label, whole_number
 from dpq.script import replies
-from dpq.script.batch_texts import read_batch_state
 from dpq.script.command import Steps, same
-from dpq.script.values import read_texts
+from dpq.script.replies import read_batch_state
+from dpq.script.values import in_rows, read_texts
 from dpq.verbs.base import PAGE, OperationsBase
 
 _LOOKS = 3
@@ -40,7 +40,6 @@ class BatchOperations(OperationsBase[P]):
     """Every operation on batches."""
 
     def batch(self, name: str) -> Steps[BatchState]:
-        """Read one batch."""
         args = ["", label("batch", name)]
         texts = yield self._command("batches", args, read_texts)
         state = read_batch_state(name, texts[2])
@@ -49,7 +48,6 @@ class BatchOperations(OperationsBase[P]):
         return state
 
     def batches(self, count: int) -> Steps[list[BatchState]]:
-        """List batches, the one that changed last first."""
         count = whole_number("n", count, 0, 10**9)
         texts = yield from self._texts()
         states = [read_batch_state(name, text) for name, text in texts.items()]
@@ -70,13 +68,9 @@ class BatchOperations(OperationsBase[P]):
 
     def _texts(self) -> Steps[dict[str, str]]:
         """Read the texts of all batches, and the entries of their list."""
-        texts: dict[str, str] = {}
-        cursor = "0"
-        while True:
-            cursor, *page = yield self._command("batches", [cursor], read_texts)
-            texts.update(zip(page[::2], page[1::2], strict=True))
-            if cursor == "0":
-                return {name: text for name, text in texts.items() if name[:1] != "\t"}
+        pages = yield from self._pages("batches", lambda cursor: [cursor], read_texts)
+        rows = (row for page in pages for row in in_rows(page, 2))
+        return {name: text for name, text in rows if name[:1] != "\t"}
 
     # Damage
 
@@ -88,15 +82,18 @@ class BatchOperations(OperationsBase[P]):
             return problems
         sound = False
         for name, part in CHECKED_PARTS:
-            cursor = "0" if sound and part in STATES else ""
-            while cursor != "0":
-                args = [self._now(), part, cursor or "0", CHECK_PAGE]
-                cursor, found = yield self._command(name, args, replies.read_problems)
-                problems += found
-                if part == "sums":
-                    sound, cursor = cursor == "0" and not problems, "0"
+            args = partial(self._of_part, part)
+            if part == "sums":
+                differ, _ = yield self._command(name, args("0"), replies.read_problems)
+                sound = differ == "0" and not problems
+            elif not (sound and part in STATES):
+                for (found,) in (yield from self._pages(name, args, replies.read_problems)):
+                    problems += found
         problems += yield from self.check_batches()
         return problems
+
+    def _of_part(self, part: str, cursor: str) -> list[Any]:
+        return [self._now(), part, cursor, CHECK_PAGE]
 
     def check_batches(self) -> Steps[list[Problem]]:
         """Compare what batches count with their tasks."""
@@ -126,16 +123,10 @@ class BatchOperations(OperationsBase[P]):
         return problems
 
     def _counted(self) -> Steps[Counter[tuple[str, str]]]:
-        kinds: dict[str, tuple[str, str]] = {}  # by id: two pages may name the same task
-        cursor = "0"
-        while True:
-            cursor, *page = yield self._command("check_batches", [cursor, PAGE], read_texts)
-            kinds.update(
-                (id_, (batch, kind))
-                for id_, batch, kind in zip(page[::3], page[1::3], page[2::3], strict=True)
-            )
-            if cursor == "0":
-                return Counter(kinds.values())
+        pages = yield from self._pages("check_batches", lambda cursor: [cursor, PAGE], read_texts)
+        rows = (row for page in pages for row in in_rows(page, 3))
+        kinds = {id_: (batch, kind) for id_, batch, kind in rows}  # two pages may name one task
+        return Counter(kinds.values())
 
 
 def _problem_of(name: str, text: str, counts: _Counts) -> Problem | None:

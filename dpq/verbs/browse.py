@@ -16,9 +16,8 @@ from dpq.model.task import Task
 from dpq.model.validation import milliseconds
 from dpq.script.command import Steps
 from dpq.script.records import stored_task
-from dpq.script.values import read_texts
-from dpq.verbs.limit_replies import read_limits
-from dpq.verbs.limits import LimitOperations
+from dpq.script.values import in_rows, read_texts
+from dpq.verbs.limits import LimitOperations, read_limits
 
 LOOK = 1000
 """Tasks that one call of a script looks at: about 1 to 3 ms of server time."""
@@ -102,25 +101,30 @@ class Browser(LimitOperations):
         tasks: list[Task[Any]] = []
         state = chosen.of_state
         passed, looked, left, size = 0, 0, 1, PAGE_BYTES
+        age = chosen.older_than
+        asked = [
+            *(chosen.group, "" if chosen.least is None else chosen.least, chosen.text),
+            *(chosen.reason, "-" if chosen.fault is None else chosen.fault),
+            *(int(chosen.recurring), int(not chosen.payloads)),
+            *("" if chosen.most is None else chosen.most, chosen.key_prefix),
+            "" if age is None else milliseconds("older_than", age),
+        ]
         while left and looked < look and size > 0 and (not most or passed < most):
             score, member = position or ("", b"")
-            args: list[str | bytes | int | float] = [state.value, score, member]
-            args.append(most and most - passed)
-            args += [min(LOOK, look - looked), size, chosen.group]
-            args += ["" if chosen.least is None else chosen.least, chosen.text, chosen.reason]
-            args += ["-" if chosen.fault is None else chosen.fault, int(chosen.recurring)]
-            args.append(int(not chosen.payloads))
-            args += ["" if chosen.most is None else chosen.most, chosen.key_prefix]
-            age = chosen.older_than
-            args.append("" if age is None else milliseconds("older_than", age))
-            args += [self._now(), int(newest)]
+            args: list[Any] = [
+                state.value,
+                score,
+                member,
+                most and most - passed,
+                min(LOOK, look - looked),
+            ]
+            args += [size, *asked, self._now(), int(newest)]
             reply = yield self._command("search", args, list)
             passed, looked, left = passed + reply[0], looked + reply[1], reply[2]
             if not reply[1]:
                 break
             position = (reply[3].decode(), reply[4])
-            for fields in zip(*(reply[5 + i :: 6] for i in range(6)), strict=True):
-                id_, until, record, body, _, _ = fields
+            for id_, until, record, body, _, _ in in_rows(reply[5:], 6):
                 name = id_.decode("utf-8", "replace")
                 tasks.append(stored_task(self._codec, name, state, until, record, body))
                 size -= len(body)
@@ -132,7 +136,7 @@ class Browser(LimitOperations):
         looked, left = 0, 1
         while left and looked < look:
             reply = yield self._command("dead_kinds", [looked, min(LOOK, look - looked)], list)
-            for fields in zip(*(reply[2 + i :: 5] for i in range(5)), strict=True):
+            for fields in in_rows(reply[2:], 5):
                 reason, fault, newest = read_texts([fields[0], fields[1], fields[3]])
                 before = found.get((reason, fault))
                 kind = before or Kind(reason, fault, 0, newest, float(fields[4]))

@@ -155,14 +155,8 @@ class Bulk:
 
     def progress(self, *, stopped: bool = False) -> BulkProgress:
         """Return what is done so far."""
-        return BulkProgress(
-            count=self.count,
-            done=self.done,
-            missed=self.missed,
-            searched=self.searched,
-            left=self.left,
-            stopped=stopped,
-        )
+        names = BulkProgress.model_fields.keys() - {"stopped"}
+        return BulkProgress(stopped=stopped, **{name: getattr(self, name) for name in names})
 
     def run(self, progress: Callable[[BulkProgress], object] | None) -> Steps[BulkProgress]:
         """Count the tasks, then act on them; end early if `progress` returns False."""

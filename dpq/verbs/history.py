@@ -32,7 +32,6 @@ class HistoryOperations(CommandMaker):
         return self._ask("remember", [self._now()], int)
 
     def history(self, seconds: float) -> Steps[list[Slot]]:
-        """Read the slots of the last seconds, the oldest first."""
         number("seconds", seconds, "seconds", 1, QUARTERS * QUARTER)
         is_day = seconds <= MINUTES * MINUTE
         ring, length, kept = ("m", MINUTE, MINUTES) if is_day else ("q", QUARTER, QUARTERS)

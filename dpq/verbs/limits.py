@@ -1,28 +1,28 @@
 """The operations about limits and groups of a queue. No I/O."""
 
+import json
 import secrets
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dpq.limits.budget import Budget
-from dpq.limits.limits import EVERY_GROUP
+from dpq.limits.cost import warn_of_units
+from dpq.limits.limits import EVERY_GROUP, Quota, RateLimit
 from dpq.limits.permit import Caller, HeldPermit, PermitAnswer
-from dpq.limits.pools import member_name
-from dpq.limits.rules import LimitRules
+from dpq.limits.pools import UNTIL_OPENED_MS, member_name
+from dpq.limits.rules import LimitRules, plain_rules
 from dpq.limits.signals import RateLimited, require_scope, status_text
-from dpq.limits.states import LimitState
-from dpq.limits.uncounted import warn_of_units
+from dpq.limits.states import LimitState, MemberState, QuotaState, reason_of
 from dpq.model.errors import ConfigurationError, LimitChangedError
+from dpq.model.moments import moment_of
 from dpq.model.task import Task
 from dpq.model.validation import label, milliseconds
 from dpq.script.command import CommandMaker, Steps, same
 from dpq.script.records import scope_of
 from dpq.script.refusals import Code
-from dpq.script.replies import in_threes
-from dpq.script.values import read_texts
-from dpq.verbs.limit_replies import read_limits
+from dpq.script.values import in_rows, read_texts
 
 
 class LimitOperations(CommandMaker):
@@ -31,7 +31,6 @@ class LimitOperations(CommandMaker):
     def set_limit(
         self, rules: LimitRules, by: str = "", expected: str | None = None
     ) -> Steps[None]:
-        """Limit the queue, a group, or every group without a limit of its own."""
         warn_of_units(rules.units)
         now_ms = 0
         if rules.quotas:  # a quota carries the clock changes of 10 years from the server's time on
@@ -43,7 +42,6 @@ class LimitOperations(CommandMaker):
     def clear_limit(
         self, group: str | None, by: str = "", expected: str | None = None
     ) -> Steps[None]:
-        """Remove the limit of the queue, of a group, or of every group without its own."""
         name = group if group in (None, EVERY_GROUP) else label("group", group)
         return self._set(name, ["", 0], ["", by], expected)
 
@@ -113,33 +111,28 @@ class LimitOperations(CommandMaker):
         held.member = member.decode() or held.member
         return bool(member)
 
-    def end_permit(self, caller: Caller, member: str, told: str) -> Steps[None]:
+    def end_permit(
+        self, caller: Caller, member: str, told: str, gives_up: str = ""
+    ) -> Steps[bytes]:
         """End the lease of a permit, and report what it has spent."""
-        args = [self._now(), caller.scope, member, 0, told, caller.cost, caller.moment, ""]
-        yield self._command("permit", args, same)
+        args = [self._now(), caller.scope, member, 0, told, caller.cost, caller.moment, gives_up]
+        return self._ask("permit", args, same)
 
-    def give_up(self, caller: Caller) -> Steps[None]:
+    def give_up(self, caller: Caller) -> Steps[bytes]:
         """End what a caller holds that goes no further: its booking, and its lease or place."""
-        held = caller.held or caller.place
-        args = [self._now(), caller.scope, held, 0, "", caller.cost, caller.moment, "1"]
-        yield self._command("permit", args, same)
+        return self.end_permit(caller, caller.held or caller.place, "", "1")
 
-    def met_limit(
-        self, caller: Caller, limited: RateLimited, member: str, told: str
-    ) -> Steps[None]:
+    def met_limit(self, caller: Caller, limited: RateLimited, member: str, told: str) -> Steps[Any]:
         """Close a member, a group, or the queue, after an answer that was a limit."""
         require_scope(limited.scope)
         ms = milliseconds("retry_after", limited.retry_after) * (-1 if limited.guessed else 1)
         args = [self._now(), caller.scope, limited.scope, ms, caller.moment, member, told]
-        args.append(caller.cost)
-        if status := status_text(limited.status):
-            args.append(status)
-        yield self._command("met_limit", args, same)
+        status = status_text(limited.status)
+        return self._ask("met_limit", [*args, caller.cost, *([status] if status else [])], same)
 
     # Looking
 
     def limits(self) -> Steps[list[LimitState]]:
-        """Read the limits of the queue, of every group and of single groups."""
         fields = yield from self._names("limits")
         states = yield from self._states([None, EVERY_GROUP, *sorted(_groups(fields))])
         return [state for state in states if state.group != EVERY_GROUP or "groups" in fields]
@@ -153,26 +146,18 @@ class LimitOperations(CommandMaker):
         return own.rules, every.rules
 
     def group(self, name: str) -> Steps[LimitState]:
-        """Read the limit and the state of one group."""
         states = yield from self._states([label("group", name)])
         return states[0]
 
     def groups(self) -> Steps[list[LimitState]]:
-        """Read the state of each group that is closed, or has a limit of its own, by name."""
         named = _groups((yield from self._names("limits")))
         closed = filter(_is_group, (yield from self._names("closed")))
         states: list[LimitState] = yield from self._states(sorted(named.union(closed)))
         return states
 
     def _names(self, part: str) -> Steps[set[str]]:
-        names: set[str] = set()
-        cursor = "0"
-        while True:
-            command = self._command("scopes", [part, cursor], read_texts)
-            cursor, *page = yield command
-            names.update(page)
-            if cursor == "0":
-                return names
+        pages = yield from self._pages("scopes", lambda cursor: [part, cursor], read_texts)
+        return set().union(*pages)
 
     def _states(self, groups: Sequence[str | None]) -> Steps[list[LimitState]]:
         running, _ = yield from self._running()
@@ -194,7 +179,7 @@ class LimitOperations(CommandMaker):
             args = [self._now(), cursor or "0"]
             cursor, _, *page = yield self._command("held", args, same)
             cursor = cursor.decode()
-            groups |= {id_: scope_of(record) for id_, _, record in in_threes(page)}
+            groups |= {id_: scope_of(record) for id_, _, record in in_rows(page, 3)}
         return Counter(groups.values()), True
 
     def names(self) -> Steps[list[str]]:
@@ -230,3 +215,92 @@ def limit_field(group: str | None) -> str:
     if group is None:
         return "queue"
     return "groups" if group == EVERY_GROUP else f"group:{group}"
+
+
+def read_limits(
+    groups: Sequence[str | None], running: Mapping[str, int], texts: Sequence[str]
+) -> list[LimitState]:
+    """Read the objects that view returns; `running` counts the running tasks by group (None: the
+    queue)."""
+    states = []
+    for group, view in zip(groups, map(json.loads, texts), strict=True):
+        own, text, unreadable = (view.get(name, "") for name in ("field", "rules", "unreadable"))
+        rules = LimitRules.stored(text) if text and not unreadable else LimitRules()
+        everyone = group == EVERY_GROUP
+        if everyone:  # it has no gate
+            view |= {"rate": 0, "slack": 0, "left": (), "quotas": (), "budgets": (), "opens": 0}
+            view |= {"due": 0, "why": "u" if unreadable else ""}
+        is_own = own not in ("", "groups")
+        if not is_own:
+            view["granted"] = ()
+        states.append(
+            LimitState(
+                group=group,
+                windows=rules.windows,
+                concurrency=rules.concurrency,
+                in_order=rules.in_order,
+                default=own == "groups" and not everyone,
+                waiting=view["due"],
+                in_flight=_in_flight(running, group) + view["permits"],
+                members=tuple(
+                    MemberState(
+                        name=each["name"],
+                        in_flight=running.get(f"{group}\t{each['name']}", 0) + each["permits"],
+                        **_seen(each, rules.windows, rules.quotas),
+                    )
+                    for each in view.get("members", ())
+                ),
+                weight=1.0 if rules.weight is None else rules.weight,
+                rules=plain_rules(text) if is_own or everyone else "",
+                **_seen(view, () if everyone else rules.windows, rules.quotas),
+            )
+        )
+    return states
+
+
+def _seen(
+    view: dict[str, Any], windows: Sequence[RateLimit], quotas: Sequence[Quota]
+) -> dict[str, Any]:
+    """Read what view says of any gate: of a scope, or of a member of its pool."""
+    opens = float(view["opens"])
+    return {
+        "open": not view["why"],
+        "opens_at": moment_of(opens) if 0 < opens < UNTIL_OPENED_MS else None,
+        "reason": reason_of(view["why"]),
+        "rate": float(view["rate"]) if windows and windows[0].adaptive else None,
+        "slack": float(view["slack"]) / 1000,
+        "units_left": tuple(map(float, view["left"])),
+        "quotas": _read_quotas(quotas, view["quotas"]),
+        "budgets": tuple(
+            Budget(
+                unit,
+                int(left),
+                int(ms) / 1000,
+                int(full) or None,
+                int(most) or None,
+                int(length) / 1000 if most != "0" else None,
+            )
+            for unit, left, ms, full, most, length in sorted(view["budgets"])
+        ),
+        "granted": tuple(map(int, view["granted"])),
+        "rate_limited": int(view["met"]),
+    }
+
+
+def _read_quotas(
+    quotas: Sequence[Quota], counts: Sequence[Sequence[str]]
+) -> tuple[QuotaState, ...]:
+    """Read what is left of each quota, and its reset; without counts, all of it is left."""
+    counts = counts or [(str(quota.amount), "") for quota in quotas]
+    return tuple(
+        QuotaState(
+            quota=quota, left=int(left), resets_at=moment_of(float(reset)) if reset else None
+        )
+        for quota, (left, reset) in zip(quotas, counts, strict=True)
+    )
+
+
+def _in_flight(running: Mapping[str, int], group: str | None) -> int:
+    """Count the running tasks of a group with all its members; None is the queue."""
+    names = running if group is None else {n for n in running if n.partition("\t")[0] == group}
+    return sum(running[name] for name in names)

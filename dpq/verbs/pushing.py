@@ -8,11 +8,10 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, cast, get_args
+from typing import Any, Generic, get_args
 
-from dpq.limits.cost import write_cost
+from dpq.limits.cost import warn_of_units, write_cost
 from dpq.limits.pools import member_name
-from dpq.limits.uncounted import warn_of_units
 from dpq.model.errors import ConfigurationError
 from dpq.model.priority import EXACT_INT, encode_priority
 from dpq.model.schedule import moment_ms, next_times, require_schedule
@@ -56,6 +55,10 @@ def _duration(name: str, value: Any) -> int:
     return milliseconds(name, value, least=0.001)
 
 
+def _unique_for(name: str, value: Any) -> int:
+    return FOR_EVER_MS if value == math.inf else _duration(name, value)
+
+
 def _backoff(_: str, value: Any) -> str:
     return ",".join(str(round(each * 1000)) for each in listed_delays(value))
 
@@ -67,9 +70,33 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "at": lambda _, value: moment_ms(value),
     "member": lambda _, value: member_name(value),
     "max_attempts": attempt_bound,
+    "unique_for": _unique_for,
     "max_lapses": lambda name, value: whole_number(name, value, 1, MAX_ATTEMPTS),
 }
 """The checks of arguments that depend on no other one; each returns what is stored."""
+
+_NEEDS = {
+    "member": ("group", "a member belongs to the pool of a group"),
+    "unique_for": ("key", "it is the key that stays taken"),
+    "debounce_max": ("debounce", "it bounds how long pushes with debounce delay a task"),
+    "debounce": ("key", "by the key a further push finds the task"),
+}
+"""The argument that another one needs, and why."""
+
+_EXCLUDES = {
+    "batch": (("every", "cron"), "a task that recurs is never done, so its batch would never end"),
+    "unique_for": (("every", "cron"), "a task that recurs is never done, and keeps its key"),
+    "at": (("delay", "cron"), "it says when the task is due"),
+    "after": (
+        ("every", "cron", "at"),
+        "a task that waits for others is due once, when they have ended, or `delay` later",
+    ),
+    "debounce": (
+        ("delay", "at", "every", "cron", "after", "unique_for", "on_duplicate"),
+        "it says when the task is due, and what a further push of its key does",
+    ),
+}
+"""The arguments that do not go with another one, and why."""
 
 _CHOICES = ("on_duplicate", get_args(OnDuplicate)), ("on_dead", get_args(OnDead))
 
@@ -85,7 +112,7 @@ class PushChecker(Generic[P]):
     def check(self, push: Push[P], trace: str = "") -> Checked:
         """Check one push; `trace` is the traceparent that its task is to carry, or ""."""
         if not isinstance(push, Push):
-            raise ConfigurationError(f"a push is {push!r}: it must be a Push(payload, ...)")
+            raise _no_push(push)
         payload, priority, delay, group = push[:4]
         if (
             trace
@@ -113,19 +140,16 @@ class PushChecker(Generic[P]):
 
     def check_callback(self, batch: str, push: Push[P], trace: str = "") -> Checked:
         """Check the push of a task that waits for the end of a batch."""
-        self.check(push, trace)
+        if not isinstance(push, Push):
+            raise _no_push(push)
         return self.options_of_callback(batch, push, trace), self._codec.encode(push.payload)
 
     def options_of_callback(self, batch: str, push: Push[Any], trace: str = "") -> Options:
         """Check such a push without its payload; return its options."""
         name = label("batch", batch)
-        for refused in ("key", "batch", "after", "every", "cron", "at"):
-            if getattr(push, refused) is not None:
-                raise ConfigurationError(
-                    f"{refused} is {getattr(push, refused)!r}: the task at the end of a batch runs "
-                    "once, is in no batch, and is due at the end of that batch, or `delay` later; "
-                    f"leave {refused} out"
-                )
+        why = "it runs once, is in no batch, and is due at the end of that batch, or `delay` later"
+        refused = ("key", "batch", "after", "every", "cron", "at")
+        _refuse(push, refused, "this is the task at the end of a batch", why)
         options = self.options(push, trace)
         options["seals"] = name
         return options
@@ -160,22 +184,17 @@ class PushChecker(Generic[P]):
             line = require_schedule(push.every, push.cron, push.timezone, delay_ms)
             if line is not None:
                 options["cron"] = line
-        if push.at is not None and (both := options.keys() & {"delay", "cron"}):
-            raise ConfigurationError(f"at and {max(both)} are both given: give one of them")
         if trace:
             options["trace"] = trace
-        if push.member is not None and push.group is None:
-            raise ConfigurationError(
-                f"member is {push.member!r:.200}, but the task has no group: a member belongs to "
-                "the pool of a group, so give its group"
-            )
-        if push.batch is not None and (push.every is not None or push.cron is not None):
-            raise ConfigurationError(
-                f"batch is {push.batch!r:.200}, but the task recurs: it is never done, so its "
-                "batch would never end; leave batch out, or let each run push a task of a batch"
-            )
-        if push.unique_for is not None:
-            options["unique_for"] = _unique_for(push)
+        for name, (needed, why) in _NEEDS.items():
+            if getattr(push, name) is not None and getattr(push, needed) is None:
+                raise ConfigurationError(
+                    f"{name} is {getattr(push, name)!r:.200}, but the task has no {needed}: {why}, "
+                    f"so give its {needed}"
+                )
+        for name, (others, why) in _EXCLUDES.items():
+            if getattr(push, name):
+                _refuse(push, others, f"{name} is given", why)
         if push.after is not None and (after := _after(push)):
             options["after"] = after
             if push.on_dead != "bury":
@@ -186,46 +205,24 @@ class PushChecker(Generic[P]):
         return options
 
 
-def _unique_for(push: Push[Any]) -> int:
-    """Check for how long the key of a task stays taken after its ack; return the ms."""
-    if push.key is None:
-        raise ConfigurationError(
-            f"unique_for is {push.unique_for!r:.200}, but the task has no key that could stay "
-            "taken: give its key"
-        )
-    if push.every is not None or push.cron is not None:
-        raise ConfigurationError(
-            f"unique_for is {push.unique_for!r:.200}, but the task recurs: it is never done, and "
-            "keeps its key; leave unique_for out"
-        )
-    if push.unique_for == math.inf:
-        return FOR_EVER_MS
-    return milliseconds("unique_for", cast(float, push.unique_for), least=0.001)
+def _no_push(push: Any) -> ConfigurationError:
+    return ConfigurationError(f"a push is {push!r}: it must be a Push(payload, ...)")
+
+
+def _refuse(push: Push[Any], names: Sequence[str], given: str, why: str) -> None:
+    for name in names:
+        if (value := getattr(push, name)) != Push._field_defaults[name]:
+            raise ConfigurationError(
+                f"{name} is {value!r:.200}, and {given}: {why}; leave {name} out"
+            )
 
 
 def _debounce(push: Push[Any]) -> tuple[int, int]:
     """Check the debounce of a task; return the ms of the debounce and of its bound."""
-    if push.debounce is None:
-        raise ConfigurationError(
-            f"debounce_max is {push.debounce_max!r:.200}, and debounce is not given: it bounds how "
-            "long pushes with debounce delay the task of their key; give debounce, too"
-        )
-    if push.key is None:
-        raise ConfigurationError(
-            f"debounce is {push.debounce!r:.200}, but the task has no key by which a further push "
-            "could find it: give its key"
-        )
-    for name in ("delay", "at", "every", "cron", "after", "unique_for", "on_duplicate"):
-        value = getattr(push, name)
-        if value != Push._field_defaults[name]:
-            raise ConfigurationError(
-                f"{name} is {value!r:.200}, and debounce is given: debounce says when the task is "
-                f"due, and what a further push of its key does; leave {name} out"
-            )
-    debounce = milliseconds("debounce", push.debounce, least=0.001)
+    debounce = _duration("debounce", push.debounce)
     if push.debounce_max is None:
         return debounce, FOR_EVER_MS
-    bound = milliseconds("debounce_max", push.debounce_max, least=0.001)
+    bound = _duration("debounce_max", push.debounce_max)
     if bound < debounce:
         raise ConfigurationError(
             f"debounce_max is {push.debounce_max!r}: it must be at least debounce, which is "
@@ -247,12 +244,6 @@ def _after(push: Push[Any]) -> list[str | int]:
         )
     if not push.after:
         return []
-    for name in ("every", "cron", "at"):
-        if getattr(push, name) is not None:
-            raise ConfigurationError(
-                f"{name} is {getattr(push, name)!r:.200}, and after is given: a task that waits "
-                f"for others is due once, when they have ended, or `delay` later; leave {name} out"
-            )
     if push.key is not None and push.on_duplicate in ("update", "rerun"):
         raise ConfigurationError(
             f"on_duplicate is {push.on_duplicate!r:.200}, and after is given: the tasks that a "

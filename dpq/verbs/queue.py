@@ -9,7 +9,7 @@ from __future__ import annotations  # the import makes no model for each `Task[P
 
 import heapq
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
@@ -30,11 +30,10 @@ from dpq.limits.signals import (
     status_text,
 )
 from dpq.model.backoff import delay_after
-from dpq.model.batch_state import BatchState
 from dpq.model.errors import ConfigurationError, LeaseLostError, QueueFullError
 from dpq.model.filter import filter_text
 from dpq.model.priority import priority_or_none
-from dpq.model.reports import LeaseInfo
+from dpq.model.reports import BatchState, LeaseInfo
 from dpq.model.schedule import Later, claim
 from dpq.model.task import Cost, P, Push, Task
 from dpq.model.validation import (
@@ -107,7 +106,7 @@ class QueueOperations(
     ResultOperations,
     HistoryOperations,
 ):
-    """Every operation on a queue.
+    """Every operation on a queue; those without a docstring are as in `DPQ` and `q.admin`.
 
     Of the `client`, only the address is read, by `dpq.otel`.
     """
@@ -145,18 +144,9 @@ class QueueOperations(
         self._pushes.check(push)
 
     def push_many(self, pushes: Iterable[Push[P]], trace: str = "") -> Steps[list[str]]:
-        """Add any number of tasks."""
         ids: list[str] = []
-        batch: list[Checked] = []
-        size = 0
-        for push in pushes:
-            checked = self._pushes.check(push, trace)
-            size += len(checked[1])
-            if len(batch) == PUSH_BATCH or (batch and size > BATCH_BYTES):
-                ids += yield from self._push(batch, ids)
-                batch, size = [], len(checked[1])
-            batch.append(checked)
-        if batch:
+        checked = (self._pushes.check(push, trace) for push in pushes)
+        for batch in in_batches(checked, PUSH_BATCH, lambda each: len(each[1])):
             ids += yield from self._push(batch, ids)
         return ids
 
@@ -311,7 +301,7 @@ class QueueOperations(
                 return True
             short.refuse()
         while True:
-            args = [self._now(), leased(task).id, _claim(task, later, told)]
+            args = [self._now(), leased(task).id, _token(task, later, told)]
             if result:
                 args.append(f"{result}\n")
             done = yield self._command("ack", args, partial(replies.read_ack, task.id))
@@ -326,7 +316,6 @@ class QueueOperations(
         costs: Iterable[Cost | None] | None = None,
         results: Iterable[str] | None = None,
     ) -> Steps[list[bool]]:
-        """Finish tasks."""
         done: list[bool] = []
         lost: list[str] = []
         given = list(tasks)
@@ -341,7 +330,8 @@ class QueueOperations(
         if len(given) == 1:
             return [(yield from self._ack(given[0], spent[0], lines[0]))]
         told = list(map(write_spent, spent))
-        for some in _ack_batches(list(zip(given, told, lines, strict=True))):
+        acks = zip(given, told, lines, strict=True)
+        for some in in_batches(acks, ACK_BATCH, lambda ack: len(ack[2])):
             batch = [task for task, _, _ in some]
             codes: list[Any] = [None] * len(batch)
             todo: Sequence[int] = range(len(batch))
@@ -349,7 +339,7 @@ class QueueOperations(
                 args: list[Any] = [self._now()]
                 for i in todo:
                     task = leased(batch[i])
-                    args += (task.id, _claim(task, codes[i], some[i][1]))
+                    args += (task.id, _token(task, codes[i], some[i][1]))
                 read = partial(replies.read_codes, args[1::2])
                 if any(some[i][2] for i in todo):
                     args.append("".join(f"{some[i][2]}\n" for i in todo))
@@ -364,7 +354,6 @@ class QueueOperations(
         return done
 
     def extend(self, task: Task[P], seconds: float) -> Steps[int]:
-        """Keep a lease alive."""
         args = [self._now(), leased(task).id, task.token]
         args.append(milliseconds("seconds", seconds, least=0.001))
         read = replies.read_lease("extend", task.id)
@@ -386,7 +375,6 @@ class QueueOperations(
     def _extend_permits(
         self, leases: Sequence[tuple[Task[Any] | HeldPermit, float]]
     ) -> Steps[list[Kept]]:
-        """Keep leases alive, also those of permits."""
         tasks = [(task, seconds) for task, seconds in leases if isinstance(task, Task)]
         permits = [(held, seconds) for held, seconds in leases if isinstance(held, HeldPermit)]
         kept = iter((yield from self.extend_many(tasks)) if tasks else [])
@@ -395,7 +383,6 @@ class QueueOperations(
         return [next(kept if isinstance(task, Task) else going) for task, _ in leases]
 
     def set_visibility(self, task: Task[P], seconds: float) -> Steps[int]:
-        """Hide a task; this counts as no attempt."""
         ms = milliseconds("seconds", seconds)
         return self._of_holder("set_visibility", "set_visibility of", task, ms)
 
@@ -413,7 +400,6 @@ class QueueOperations(
         priority: float | None,
         cost: Cost | None = None,
     ) -> Steps[int]:
-        """Give a task back; this counts as no attempt."""
         place = delay_milliseconds(delay), *priority_or_none(priority)
         return self._of_holder("release", "release", task, *place, *_trimmed(write_spent(cost)))
 
@@ -452,7 +438,6 @@ class QueueOperations(
         priority: float | None = None,
         source: str = "",
     ) -> Steps[int]:
-        """Give a task up."""
         source = source or source_of(reason)
         more = _trimmed(write_spent(cost), *priority_or_none(priority), source)
         return self._of_holder("bury", "bury", task, one_line(reason), *more)
@@ -517,16 +502,13 @@ class QueueOperations(
     # The whole queue
 
     def pause(self, seconds: float | None, by: str | None = None) -> Steps[Any]:
-        """Stop handing out tasks; an event says who did so."""
         ms = "inf" if seconds is None else milliseconds("seconds", seconds, least=0.001)
         return self._ask("pause", [self._now(), ms, _who(by)], same)
 
     def resume(self, by: str | None = None) -> Steps[Any]:
-        """Hand out tasks again; an event says who did so."""
         return self._ask("pause", [self._now(), 0, _who(by)], same)
 
     def promote(self) -> Steps[Promoted]:
-        """Do one bounded step of upkeep."""
         return self._ask("promote", [self._now(), UPKEEP_BATCH], replies.read_promoted)
 
     def next_event(self) -> Steps[int | None]:
@@ -576,41 +558,19 @@ def _loosely(steps: Steps[Any]) -> Steps[None]:
         return
 
 
-def _ack_batches(
-    acks: Sequence[tuple[Task[Any], str, str]],
-) -> Iterator[list[tuple[Task[Any], str, str]]]:
-    """Cut the acks of tasks, with what they have spent and their results, into round trips."""
-    batch: list[tuple[Task[Any], str, str]] = []
-    size = 0
-    for ack in acks:
-        if batch and (len(batch) == ACK_BATCH or size + len(ack[2]) > BATCH_BYTES):
-            yield batch
-            batch, size = [], 0
-        batch.append(ack)
-        size += len(ack[2])
-    if batch:
-        yield batch
-
-
 def _is_plain(task: Task[Any]) -> bool:
     """Return True if the short ways probably serve tasks like this one."""
     return task.deliveries == 1 and task.key is None and task.cron is None and task.every is None
 
 
-def _token(task: Task[Any], later: Later | None = None) -> int | str:
-    """Make the token for ack and fail; for a cron task it also names the next times."""
+def _token(task: Task[Any], later: Later | None, told: str = "") -> int | str:
+    """Make the token for ack and fail, with a cron task's next times, and what it has spent."""
+    token: int | str = task.token
     if later:
-        # Four times, for a cron line of seconds on a slow network.
-        return claim(task.token, later, 4)
-    if task.cron is None or task.scheduled_at is None:
-        return task.token
-    due_ms = round(task.scheduled_at.timestamp() * 1000)
-    return claim(task.token, Later(due_ms, task.cron), 1)
-
-
-def _claim(task: Task[Any], later: Later | None, told: str) -> int | str:
-    """Make the token for ack, with what the task has spent."""
-    token = task.token if task.cron is None and later is None else _token(task, later)
+        token = claim(task.token, later, 4)  # for a cron line of seconds on a slow network
+    elif task.cron is not None and task.scheduled_at is not None:
+        due_ms = round(task.scheduled_at.timestamp() * 1000)
+        token = claim(task.token, Later(due_ms, task.cron), 1)
     return f"{token}{SPENT}{told}" if told else token
 
 

@@ -9,12 +9,12 @@ from pydantic_core import from_json
 
 from dpq.model.errors import ConfigurationError
 from dpq.model.moments import moment_of
-from dpq.model.result_data import Progress, Result
 from dpq.model.task import Task, TaskState
+from dpq.model.task_data import Progress, Result
 from dpq.model.validation import whole_number
 from dpq.script.command import Steps, leased, task_id
 from dpq.script.records import UNREADABLE, make_task, reason_of
-from dpq.script.values import read_texts
+from dpq.script.values import in_rows, read_texts
 from dpq.verbs.base import BATCH_BYTES, OperationsBase, in_batches
 
 MAX_RESULTS = 1000
@@ -96,11 +96,8 @@ def read_outcome(id_: str, reply: list[bytes]) -> Outcome:
 
 def read_progress(stored: str) -> tuple[int, Progress | None]:
     """Read a stored progress, and the token of its delivery; leave out what others wrote."""
-    token, _, rest = stored.partition(" ")
-    at, _, rest = rest.partition(" ")
-    done, _, rest = rest.partition(" ")
-    total, _, text = rest.partition(" ")
     try:
+        token, at, done, total, text = stored.split(" ", 4)
         whole = None if total == "-" else float(total)
         return int(token), Progress(done=float(done), total=whole, text=text, at=moment_of(int(at)))
     except ValueError:
@@ -109,7 +106,7 @@ def read_progress(stored: str) -> tuple[int, Progress | None]:
 
 def _results(page: Sequence[bytes]) -> list[Result]:
     found = []
-    for number, at, until, id_, body in zip(*(page[i::5] for i in range(5)), strict=True):
+    for number, at, until, id_, body in in_rows(page, 5):
         try:
             found.append(_result(number, at, until, id_, body))
         except ValueError:  # another program wrote into Redis

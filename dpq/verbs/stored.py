@@ -33,7 +33,6 @@ class StoredOperations(OperationsBase[P]):
     # Looking
 
     def get(self, id_: str | None, key: str | None) -> Steps[Task[P]]:
-        """Look at one task."""
         name = task_name(id_, key)
 
         def read(reply: list[Any]) -> Task[P]:
@@ -92,7 +91,6 @@ class StoredOperations(OperationsBase[P]):
         return self._command("peek", [state.value, start, count, BATCH_BYTES], read)
 
     def stats(self) -> Steps[QueueStats]:
-        """Count the tasks of each state."""
         return self.report("stats", [], read_stats)
 
     def report(self, name: str, args: Sequence[int | str], read: Callable[[Any], T]) -> Steps[T]:
@@ -114,7 +112,6 @@ class StoredOperations(OperationsBase[P]):
         delay: float | timedelta | None,
         cost: Cost | None,
     ) -> Steps[None]:
-        """Change a live task in place."""
         if priority is None and delay is None and cost is None:
             raise ConfigurationError("update changes nothing: give priority, delay or cost")
         units = "" if cost is None else write_cost(cost)
@@ -203,7 +200,6 @@ class StoredOperations(OperationsBase[P]):
         *,
         tells: bool = True,
     ) -> Steps[int]:
-        """Remove dead tasks."""
 
         def purge(batch: Sequence[str], _: int, told: int | str) -> Command[int]:
             return self._command("purge", [self._now(), "dead", len(batch), told, *batch], same)

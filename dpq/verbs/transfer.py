@@ -18,6 +18,9 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
+from itertools import chain, groupby, takewhile
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from dpq.limits.limits import EVERY_GROUP
@@ -25,7 +28,6 @@ from dpq.limits.rules import LimitRules, plain_rules
 from dpq.model.errors import ConfigurationError, ExportFileError, ImportConflictError
 from dpq.model.reports import Imported, QueueStats
 from dpq.model.validation import MAX_SECONDS, label, whole_number
-from dpq.script.batch_texts import read_batch_state
 from dpq.script.command import Command, Steps, same
 from dpq.script.keys import STORAGE_FORMAT
 from dpq.script.portable import (
@@ -41,7 +43,8 @@ from dpq.script.portable import (
     to_line,
 )
 from dpq.script.refusals import Code
-from dpq.script.values import read_texts
+from dpq.script.replies import read_batch_state
+from dpq.script.values import in_rows, read_texts
 from dpq.verbs.base import BATCH_BYTES, PAGE, in_batches
 from dpq.verbs.pushing import PushChecker
 from dpq.verbs.queue import QueueOperations
@@ -72,23 +75,20 @@ _LISTED = re.compile(r"^((?:\S+ ){8})1 ")
 """A batch in the list of those without tasks: an import makes that list anew."""
 
 
-class Position(NamedTuple):
-    """The place of an export between two pages: section, "" at the end, and the server's cursor."""
-
-    section: str = "limits"
-    cursor: str = "0"
-
-
 SECTIONS = ("limits", "gates", "batches", "tasks", "seen")
 """The parts of an export, in the order of its lines, as the script `export` names them.
 
 To export another key of a queue: add its part here and in lua/export.lua, make its lines in
-`Export.page`, and read them in `Import.add`. tests/contract/test_export.py lists the parts that are
-left out, and docs/operations.md says so."""
+`Export._page`, and read them in `Import._add`. tests/contract/test_export.py lists the parts that
+are left out, and docs/operations.md says so."""
+
+
+_OF_THE_QUEUE = ("limits", "queue", "queue_rules"), ("gates", "", "queue_gate")
+"""The sections that begin with a setting of the queue: its name there, and the setting."""
 
 
 class Export:
-    """One export of a queue: `begin`, `page` until the next one has no section, then `end`."""
+    """One export of a queue, in steps."""
 
     def __init__(self, operations: QueueOperations[Any]) -> None:
         self._operations = operations
@@ -97,9 +97,26 @@ class Export:
         self._written: set[tuple[str, str]] = set()  # two pages may name the same entry
         self._counts = {"lines": 0, "tasks": 0, "limits": 0, "damaged": 0}
         self._missing = 0
+        self._cursor = "0"
 
-    def begin(self) -> Steps[str]:
-        """Make the first line."""
+    def steps(self) -> Iterator[Callable[[], Steps[list[str]]]]:
+        """Yield the operations that make the lines; at the end raise an error if tasks are
+        missing."""
+        yield self._begin
+        for section in SECTIONS:
+            yield partial(self._page, section)
+            while self._cursor != "0":
+                yield partial(self._page, section)
+        yield self._end
+        if self._missing:
+            raise ExportFileError(
+                self._counts["lines"],
+                f"{self._missing} tasks that are stored are not in this export: their records are "
+                "lost (`dpq doctor` names them), or the server has lost its newest writes. All "
+                "other tasks are in it; an import adds them",
+            )
+
+    def _begin(self) -> Steps[list[str]]:
         self._settings = yield from self._operations.stored_settings()
         name = self._operations.description.name
         if "format" not in self._settings:
@@ -115,36 +132,35 @@ class Export:
             "paused_until": self._settings.get("paused_until"),
         }
         self._first = _counted((yield from self._operations.stats()))
-        return self._line(header)
+        return [self._line(header)]
 
-    def page(self, at: Position) -> Steps[tuple[list[str], Position]]:
-        """Make the lines of one page, and say where the next page begins."""
-        queue = self._operations
-        args: list[Any] = [at.section, at.cursor, PAGE, BATCH_BYTES]
-        cursor, *found = yield queue.raw("export", args, same)
+    def _page(self, section: str) -> Steps[list[str]]:
+        verbs, first = self._operations, self._cursor == "0"
+        args: list[Any] = [section, self._cursor, PAGE, BATCH_BYTES]
+        cursor, *found = yield verbs._command("export", args, same)
+        self._cursor = cursor.decode()
         made: list[dict[str, Any]] = []
-        if at.section == "tasks":
+        if section == "tasks":
             later = self._tasks(found, made)
             while later:
-                _, *found = yield queue.raw("export", ["tasks", "", 0, BATCH_BYTES, *later], same)
+                args = ["tasks", "", 0, BATCH_BYTES, *later]
+                _, *found = yield verbs._command("export", args, same)
                 later = self._tasks(found, made)
         else:
-            texts = read_texts(found)
-            named = dict(zip(texts[::2], texts[1::2], strict=True))
-            if at == Position("limits") and "queue_rules" in self._settings:
-                named["queue"] = self._settings["queue_rules"]
-            if at == Position("gates") and "queue_gate" in self._settings:
-                named[""] = self._settings["queue_gate"]
+            named = dict(in_rows(read_texts(found), 2))
+            for of, name, setting in _OF_THE_QUEUE if first else ():
+                if of == section and setting in self._settings:
+                    named[name] = self._settings[setting]
             for name, text in sorted(named.items()):
-                if self._is_new(at.section, name):
-                    made += self._other(at.section, name, text)
-        return [self._line(fields) for fields in made], _next(at, cursor.decode())
+                if self._is_new(section, name):
+                    made += self._other(section, name, text)
+        return [self._line(fields) for fields in made]
 
     def _tasks(self, found: Sequence[bytes], made: list[dict[str, Any]]) -> list[str]:
         """Add the fields of tasks; return the ids of those that had no room."""
         later = []
         lifo = self._settings.get("order") == "lifo"
-        for id_, state, when, record, body in zip(*(found[i::5] for i in range(5)), strict=True):
+        for id_, state, when, record, body in in_rows(found, 5):
             name = id_.decode("utf-8", "replace")
             if state == b"later":
                 later.append(name)
@@ -174,25 +190,13 @@ class Export:
         elif name[:1] != "\t":  # beside batches stands the list of those without tasks
             yield {"batch": name, "text": _LISTED.sub(r"\g<1>0 ", text)}
 
-    def end(self) -> Steps[str]:
-        """Make the last line: counts, what has changed meanwhile, and how many tasks are
-        missing."""
+    def _end(self) -> Steps[list[str]]:
         now = _counted((yield from self._operations.stats()))
         changed = {n: now[n] - self._first[n] for n in _COUNTED if now[n] != self._first[n]}
         stored = now["live"] + now["dead"] - max(0, changed.get("pushed", 0))
         written = sum(section == "tasks" for section, _ in self._written)
         self._missing = max(0, stored - written)
-        return self._line({"end": True, "changed": changed, "missing": self._missing})
-
-    def require_whole(self) -> None:
-        """Raise an error if tasks are missing."""
-        if self._missing:
-            raise ExportFileError(
-                self._counts["lines"],
-                f"{self._missing} tasks that are stored are not in this export: their records are "
-                "lost (`dpq doctor` names them), or the server has lost its newest writes. All "
-                "other tasks are in it; an import adds them",
-            )
+        return [self._line({"end": True, "changed": changed, "missing": self._missing})]
 
     def _line(self, fields: dict[str, Any]) -> str:
         self._counts["lines"] += 1
@@ -202,12 +206,6 @@ class Export:
 def _counted(stats: QueueStats) -> dict[str, int]:
     live = stats.ready + stats.delayed + stats.invisible + stats.waiting
     return {name: live if name == "live" else getattr(stats, name) for name in _COUNTED}
-
-
-def _next(at: Position, cursor: str) -> Position:
-    if cursor != "0":
-        return at._replace(cursor=cursor)
-    return Position((*SECTIONS, "")[SECTIONS.index(at.section) + 1])
 
 
 class Line(NamedTuple):
@@ -343,7 +341,7 @@ class Import:
         items = [_item(last + 1, "ahead", id_) for id_ in sorted(self._after)]
         items += [_item(last + 1, "sealed", *each) for each in sorted(self._callbacks.items())]
         for some in in_batches(items, PAGE):  # run what waits for what was not imported
-            yield self._import(last, "", [text for item in some for text in item], 0)
+            yield self._import(last, "", [*chain.from_iterable(some)], 0)
         yield self._import(last, str(self._report["added"]), [], 0)
 
     def _begin(self) -> Steps[None]:
@@ -384,21 +382,12 @@ class Import:
 
     def _batches(self) -> Iterator[list[Line]]:
         """Read the lines in batches of one kind, at most 100 lines and about 4 MiB each."""
-        batch: list[Line] = []
-        size = 0
         lines = _read(self._source())
         next(lines)
-        for line in lines:
-            more = sum(len(str(each)) for name, each in line.fields.items() if name[0] == "p")
-            full = len(batch) == PAGE or size + more > BATCH_BYTES
-            if batch and (full or line.kind != batch[0].kind):
-                yield batch
-                batch, size = [], 0
-            if line.kind == "end":
-                return
-            if line.kind != "damaged":
-                batch.append(line)
-                size += more
+        before_end = takewhile(lambda line: line.kind != "end", lines)
+        for kind, some in groupby(before_end, attrgetter("kind")):
+            if kind != "damaged":
+                yield from in_batches(some, PAGE, _size)
 
     def _add(self, batch: Sequence[Line], place: Mapping[str, Any]) -> Steps[None]:
         """Add the lines of a batch; the script adds all of them, or none."""
@@ -444,10 +433,10 @@ class Import:
         return _item(line.number, line.kind, name, text)
 
     def _import(self, last: int, told: str, items: list[Any], highest: int) -> Command[Any]:
-        queue = self._operations
-        args: list[Any] = [queue.now(), self._header["export"], last, highest]
+        verbs = self._operations
+        args: list[Any] = [verbs._now(), self._header["export"], last, highest]
         args += ["1" if self._keep else "", told, *items]
-        return queue.raw("import", args, same)
+        return verbs._command("import", args, same)
 
 
 def _checked(line: Line, check: Callable[[Line], None]) -> None:
@@ -456,6 +445,10 @@ def _checked(line: Line, check: Callable[[Line], None]) -> None:
         check(line)
     except ValueError as error:
         raise ExportFileError(line.number, str(error)) from None
+
+
+def _size(line: Line) -> int:
+    return sum(len(str(each)) for name, each in line.fields.items() if name[0] == "p")
 
 
 def _item(number: int, kind: str, name: str, text: str = "") -> list[Any]:

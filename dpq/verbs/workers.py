@@ -9,10 +9,9 @@ from dpq.model.moments import moment_of
 from dpq.model.reports import LeaseInfo, WorkerInfo
 from dpq.model.task import Task, TaskState
 from dpq.model.validation import MAX_NAME_BYTES, label, one_line
-from dpq.script import replies
 from dpq.script.command import CommandMaker, Steps, same, together
 from dpq.script.records import UNREADABLE, make_task
-from dpq.script.values import read_texts
+from dpq.script.values import in_rows, read_texts
 
 FORGET_SECONDS = 60.0
 """Seconds without a heartbeat after which a worker counts as gone: five heartbeats are missing."""
@@ -26,16 +25,17 @@ RELEASED_AT_ONCE = 100
 TOLD_AT_ONCE = 1000
 """Workers of one name that are told in one round trip: about 3 ms of server time."""
 
-_COUNT = r"(\d{1,15})"  # Python may refuse to make an int of more digits
+_COUNT = r"\d{1,15}"  # Python may refuse to make an int of more digits
 
 _STORED = re.compile(
-    rf"{_COUNT} (-?\d{{1,15}}) {_COUNT} {_COUNT} {_COUNT} (\S+)\t([^\t]*)\t(.*)",
+    rf"(?P<seen>{_COUNT}) (?P<since>-?{_COUNT}) (?P<running>{_COUNT}) (?P<concurrency>{_COUNT}) "
+    rf"(?P<pid>{_COUNT}) (?P<version>[^/\s]+)/?(?P<program>\S*)\t(?P<host>[^\t]*)\t(?P<name>.*)",
     re.DOTALL | re.ASCII,
 )
 
-_QUIET = re.compile(rf"{_COUNT}\t{_COUNT}\t(.*)", re.DOTALL | re.ASCII)
+_QUIET = re.compile(rf"{_COUNT}\t({_COUNT})\t(.*)", re.DOTALL | re.ASCII)
 
-_DOING = re.compile(rf"{_COUNT} {_COUNT} (-?\d{{1,15}}) (\S+)(?:\t([\d :]*))?", re.ASCII)
+_DOING = re.compile(rf"{_COUNT} ({_COUNT}) (-?{_COUNT}) (\S+)(?:\t([\d :]*))?", re.ASCII)
 
 
 class Doing(NamedTuple):
@@ -97,7 +97,6 @@ class WorkerOperations(CommandMaker):
         return self._beat(worker, round(age * 1000), about, doing.text(), "1" if quiet else "")
 
     def leave(self, worker: str) -> Steps[Heard]:
-        """Report that a worker has ended."""
         return self._beat(worker, 0, "", "", "")
 
     def _beat(self, worker: str, age_ms: int, *texts: str) -> Steps[Heard]:
@@ -106,7 +105,6 @@ class WorkerOperations(CommandMaker):
         return self._ask("beat", args, _heard)
 
     def workers(self) -> Steps[list[WorkerInfo]]:
-        """List the workers of the queue, the longest running first."""
         told = yield from self.told("")
         return sorted(told.workers.values(), key=lambda worker: (worker.since, worker.name))
 
@@ -125,23 +123,19 @@ class WorkerOperations(CommandMaker):
 
     def told(self, what: str = "leases") -> Steps[_Told]:
         """Read the heartbeats; with "leases" or a token also who has each delivery, or that one."""
-        found: dict[str, str] = {}
-        cursor = "0"
-        while True:
-            args = [self._now(), cursor, int(FORGET_SECONDS * 1000), what]
-            cursor, now, *page = yield self._command("workers", args, read_texts)
-            found |= zip(page[::2], page[1::2], strict=True)
-            if cursor == "0":
-                return _read(self.queue_name, found, int(now))
+        ms = int(FORGET_SECONDS * 1000)
+        pages = yield from self._pages(
+            "workers", lambda cursor: [self._now(), cursor, ms, what], read_texts
+        )
+        found = dict(row for _, *page in pages for row in in_rows(page, 2))
+        return _read(self.queue_name, found, int(pages[-1][0]))
 
     def all_leases(self) -> Steps[dict[str, tuple[Task[Any], float]]]:
         """Read all leases by id, without payloads: each task, and the server's time, ms."""
         found: dict[str, tuple[Task[Any], float]] = {}
-        cursor = b"0"
-        while True:
-            args = [self._now(), cursor]
-            cursor, now, *page = yield self._command("held", args, same)
-            for id_, until, record in replies.in_threes(page):
+        pages = yield from self._pages("held", lambda cursor: [self._now(), cursor], same)
+        for now, *page in pages:
+            for id_, until, record in in_rows(page, 3):
                 name = id_.decode("utf-8", "replace")
                 try:
                     end = moment_of(float(until))
@@ -150,8 +144,7 @@ class WorkerOperations(CommandMaker):
                     pass
                 else:
                     found[name] = (task, float(now))
-            if cursor == b"0":
-                return found
+        return found
 
     def release_held(self, leases: Iterable[LeaseInfo]) -> Steps[int]:
         """Give leases back, uncounted; return their number, without leases that have ended."""
@@ -179,27 +172,23 @@ def _read(queue_name: str, stored: dict[str, str], now_ms: int) -> _Told:
     holders: dict[str, str] = {}
     for worker, text in stored.items():
         if told := _STORED.fullmatch(text):  # a text of another form was written by another program
-            seen, since, running, concurrency, pid, version, host, name = told.groups()
+            found: dict[str, Any] = told.groupdict()
+            seen, since = int(found.pop("seen")), int(found.pop("since"))
             doing = _DOING.fullmatch(stored.get(f"{worker}\t", ""))
-            _, holds, longest_ms, task, tokens = doing.groups() if doing else ("", 0, -1, "", None)
+            holds, longest_ms, task, tokens = doing.groups() if doing else (0, -1, "", None)
             quiet = _QUIET.fullmatch(stored.get(f"{worker}\tquiet", ""))
             workers[worker] = WorkerInfo(
                 id=worker,
-                name=name,
-                host=host,
-                pid=int(pid),
-                version=version,
                 queue=queue_name,
-                running=int(running),
-                concurrency=int(concurrency),
-                since=moment_of(int(since)),
-                seen=moment_of(int(seen)),
-                seen_seconds=max(0, now_ms - int(seen)) / 1000,
+                since=moment_of(since),
+                seen=moment_of(seen),
+                seen_seconds=max(0, now_ms - seen) / 1000,
                 holds=int(holds),
                 longest_seconds=None if int(longest_ms) < 0 else int(longest_ms) / 1000,
                 longest_task=None if int(longest_ms) < 0 else task,
-                quiet_since=moment_of(int(quiet[2])) if quiet else None,
-                quiet_by=quiet[3] if quiet else "",
+                quiet_since=moment_of(int(quiet[1])) if quiet else None,
+                quiet_by=quiet[2] if quiet else "",
+                **found,
             )
             holders |= dict.fromkeys((tokens or "").split(), worker)
     return _Told(workers, holders)

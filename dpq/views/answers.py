@@ -18,15 +18,10 @@ RETRY_SECONDS = 1
 
 
 class Answer(NamedTuple):
-    """An answer about a task.
+    """An answer about a task."""
 
-    Attributes:
-        status: The HTTP status: 200 for an end, 202 for a task that has not ended, 404.
-        says: The JSON object.
-    """
-
-    status: int
-    says: dict[str, Any]
+    status: int  # the HTTP status: 200 for an end, 202 for a task that has not ended, 404
+    says: dict[str, Any]  # the JSON object
 
     @property
     def headers(self) -> dict[str, str]:

@@ -5,45 +5,30 @@ and a slot that is missing costs resolution only.
 """
 
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 from itertools import pairwise
 from typing import NamedTuple
 
-from dpq.types import Event, Slot, Times
-from dpq.views.event_text import event_text
-
-DAY_MS = 86_400_000
+from dpq.types import Slot, Times
 
 
 class Span(NamedTuple):
-    """A length of history that pages show.
-
-    Attributes:
-        words: Its name.
-        seconds: Its length.
-        bins: The number of bins in a chart.
-        each: The length of one bin in words.
-        ask: Seconds of history to read: also the time before it, with which runs are compared.
-            Beyond a day they come as quarters of an hour.
-        before: The name of the time before it.
-    """
+    """A length of history that pages show: its name, seconds and bins, and one bin in words."""
 
     words: str
     seconds: int
     bins: int
     each: str
-    ask: int
-    before: str = ""
+    before: str = ""  # the name of the time before it, with which runs are compared
 
 
 SPANS = {
-    "1h": Span("1 h", 3600, 60, "a minute", 7200 + 120, "an hour before"),
-    "24h": Span("24 h", 86_400, 96, "a quarter of an hour", 2 * 86_400 + 1800, "a day before"),
-    "14d": Span("14 days", 1_209_600, 112, "3 hours", 1_209_600),
+    "1h": Span("1 h", 3600, 60, "a minute", "an hour before"),
+    "24h": Span("24 h", 86_400, 96, "a quarter of an hour", "a day before"),
+    "14d": Span("14 days", 1_209_600, 112, "3 hours"),
 }
-"""The lengths of history, by their names in URLs."""
+"""The lengths of history, by their names in URLs. Beyond a day it has quarters of an hour."""
 
 
 class Line(NamedTuple):
@@ -55,25 +40,15 @@ class Line(NamedTuple):
 
 
 class Chart(NamedTuple):
-    """A chart: lines over time, or bars, with a common axis from zero up.
-
-    Attributes:
-        title: Its title.
-        unit: The text behind each value.
-        lines: Its lines.
-        from_ms: The start of the first bin, ms.
-        step_ms: The length of a bin.
-        bars: Draw the line as bars.
-        marks: The 429s in each bin, which stand at the upper edge.
-    """
+    """A chart: lines over time, or bars, with a common axis from zero up."""
 
     title: str
-    unit: str
+    unit: str  # the text behind each value
     lines: list[Line]
-    from_ms: float
-    step_ms: float
-    bars: bool = False
-    marks: Sequence[int] = ()
+    from_ms: float  # the start of the first bin, ms
+    step_ms: float  # the length of a bin
+    bars: bool = False  # draw the line as bars
+    marks: Sequence[int] = ()  # the 429s in each bin, which stand at the upper edge
 
 
 class Story(NamedTuple):
@@ -99,56 +74,38 @@ def story(slots: Sequence[Slot], chosen: Span, now_ms: float) -> Story:
         parts = scaled(counts(name, whole=False), at, edges)
         return [None if n is None else n * 1000 / step for n in parts]
 
-    def times(name: str, back: float = 0) -> dict[str, list[float | None]]:
+    def times(name: str, back: float = 0) -> list[Line]:
         moved = [edge - back for edge in edges]
-        return percentiles([getattr(slot, name) for slot in slots], at, moved)
-
-    def chart(title: str, unit: str, *lines: Line, bars: bool = False) -> Chart:
-        return Chart(title, unit, list(lines), first, step, bars)
+        found = percentiles([getattr(slot, name) for slot in slots], at, moved)
+        return [Line(share, share, values) for share, values in found.items()]
 
     named = {"pushed": "in", "acked": "out", "rate_limited": "rate limited", "buried": "dead"}
     every = {name: counts(name) for name in [*named, "failed", "lease_expired"]}
-    bad = zip(every["failed"], every["lease_expired"], strict=True)
-    failed = [None if fails is None else fails + (lapses or 0) for fails, lapses in bad]
-    shares = [
-        100 * fails / (fails + well)
-        if fails is not None and well is not None and fails + well
-        else None
-        for fails, well in zip(failed, every["acked"], strict=True)
-    ]
-    backlog = [
-        float(slot.ready + slot.waiting) if slot else None for slot in last_of(slots, at, edges)
-    ]
-    run, before = times("run"), times("run", length)["p95"]
-    runs = [Line(share, share, values) for share, values in run.items()]
-    if any(before):
-        runs.append(Line(f"p95 {chosen.before}", "before", before))
+    ends = zip(every["acked"], every["failed"], every["lease_expired"], strict=True)
+    failed = [failed_share(*(count or 0 for count in each)) for each in ends]
+    last = last_of(slots, at, edges)
+    backlog = [float(slot.ready + slot.waiting) if slot else None for slot in last]
+    flows = [Line("in", "in", a_second("pushed")), Line("out", "out", a_second("acked"))]
+    limited = Line("rate limited", "k0", every["rate_limited"])
+    before = times("run", length)[1]._replace(name=f"p95 {chosen.before}", kind="before")
+    runs = [*times("run"), *([before] if any(before.values) else [])]
     charts = [
-        chart(
-            "In and out",
-            "/s",
-            Line("in", "in", a_second("pushed")),
-            Line("out", "out", a_second("acked")),
-        ),
-        chart("Backlog", "", Line("ready and waiting", "in", backlog)),
-        chart("Attempts that failed or expired", " %", Line("failed", "k0", shares), bars=True),
-        chart(
-            f"Rate limited in {chosen.each}",
-            "",
-            Line("rate limited", "k0", every["rate_limited"]),
-            bars=True,
-        ),
-        chart(
-            "Wait for the first delivery",
-            "s",
-            *(Line(share, share, values) for share, values in times("wait").items()),
-        ),
-        chart("Run", "s", *runs),
+        Chart("In and out", "/s", flows, first, step),
+        Chart("Backlog", "", [Line("ready and waiting", "in", backlog)], first, step),
+        Chart("Failed or expired", " %", [Line("failed", "k0", failed)], first, step, bars=True),
+        Chart("Rate limited", "", [limited], first, step, bars=True),
+        Chart("Wait for the first delivery", "s", times("wait"), first, step),
+        Chart("Run", "s", runs, first, step),
     ]
     totals = {words: round(sum(n or 0 for n in every[name])) for name, words in named.items()}
-    known = [moment for moment in at if moment >= first]
     since = next((slot.at for slot in slots), None)
-    return Story(charts if len(known) > 1 else [], totals, since)
+    return Story(charts if sum(moment >= first for moment in at) > 1 else [], totals, since)
+
+
+def failed_share(well: float, failed: float, expired: float) -> float | None:
+    """Return the percentage of attempts that failed or expired; None if none ended."""
+    bad = failed + expired
+    return 100 * bad / (well + bad) if well + bad else None
 
 
 def counted(
@@ -214,29 +171,3 @@ def percentiles(
         for share, values in found.items():
             values.append(getattr(added, share) if added else None)
     return found
-
-
-class Limited(NamedTuple):
-    """The 429s of a scope in the last day.
-
-    Attributes:
-        hits: The number of events of each status, such as 429, as text; "" for none.
-        last: The last 429.
-    """
-
-    hits: str
-    last: datetime | None
-
-
-def limited_by(events: Sequence[Event], group: str, now_ms: float) -> Limited:
-    """Find the 429s of a scope in the last day: "" for the whole queue."""
-    hits = [
-        event
-        for event in events
-        if event.kind == "rate_limited"
-        and event.group == group
-        and now_ms - event.at.timestamp() * 1000 <= DAY_MS
-    ]
-    met = Counter(event_text(hit).kind for hit in hits)
-    said = ", ".join(f"{count} × {status}" for status, count in sorted(met.items()))  # noqa: RUF001
-    return Limited(said, hits[-1].at if hits else None)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from dpq import DPQ, ConfigurationError
-from dpq.explain.drain import Drain, DrainLook, Paper, drain_of
+from dpq.explain.drain import DrainLook, Paper, drain_of
 from dpq.explain.incidents import LONGEST_SECONDS
 from dpq.limits.limits import EVERY_GROUP
 from dpq.limits.pools import MAX_MEMBERS
@@ -16,38 +16,25 @@ from dpq.limits.rules import LimitRules, limit_words, plain_rules
 from dpq.queue.inside import operations_of, session_of
 from dpq.types import Event
 from dpq.views.limits import promises
+from dpq.views.words import say_drain
 
 
 class Side(NamedTuple):
-    """A limit as it is, or as it would be.
+    """A limit as it is, or as it would be."""
 
-    Attributes:
-        limit: Its parts in words.
-        promises: Its promises, a sentence each.
-        drain: When the tasks that are due will have begun, in words.
-        begun_ms: That moment, or None if it is now or not known.
-    """
-
-    limit: list[str]
-    promises: list[str]
-    drain: str
-    begun_ms: float | None
+    limit: list[str]  # its parts in words
+    promises: list[str]  # its promises, a sentence each
+    drain: str  # when the tasks that are due will have begun, in words
+    begun_ms: float | None  # that moment, or None if it is now or not known
 
 
 class Change(NamedTuple):
-    """A change of a limit, before it is made.
+    """A change of a limit, before it is made."""
 
-    Attributes:
-        stands: The rules that stand, as `plain_rules`; the change expects them.
-        rules: The rules that are to stand, as `plain_rules`; "" removes the limit.
-        was: The limit as it is.
-        will_be: The limit as it would be.
-    """
-
-    stands: str
-    rules: str
-    was: Side
-    will_be: Side
+    stands: str  # the rules that stand, as `plain_rules`; the change expects them
+    rules: str  # the rules that are to stand, as `plain_rules`; "" removes the limit
+    was: Side  # the limit as it is
+    will_be: Side  # the limit as it would be
 
 
 def look_at(queue: DPQ[Any], group: str | None, rules: LimitRules | None) -> Change:
@@ -91,10 +78,10 @@ def rules_before(event: Event) -> LimitRules | None:
 
 
 def _side(text: str, group: str | None, every: str, look: DrainLook) -> Side:
-    drain, soonest = drain_of(look, group=group), ""
-    if drain.state == "unknown":  # it depends on how long tasks run
-        short = look._replace(scopes=[scope._replace(busy=False) for scope in look.scopes])
-        drain, soonest = drain_of(short, group=group), " at the soonest"
+    limits_alone = look._replace(scopes=[scope._replace(busy=False) for scope in look.scopes])
+    drain = drain_of(limits_alone, group=group)
+    due = f"{drain.backlog} due {'task' if drain.backlog == 1 else 'tasks'}"
+    said = f"{due}: {say_drain(drain)}" if drain.backlog else "no due task waits for it"
     limit, whose = [] if text else ["no limit"], ""
     if not text and group not in (None, EVERY_GROUP):
         limit, text, group = ["no limit of its own"], every, EVERY_GROUP
@@ -110,20 +97,4 @@ def _side(text: str, group: str | None, every: str, look: DrainLook) -> Side:
             sentences = promises(rules)
     seconds = drain.seconds if drain.backlog and drain.seconds else 0.0
     begun = look.now + seconds * 1000 if 0 < seconds <= LONGEST_SECONDS else None
-    return Side(limit, sentences, _drain_text(drain, soonest), begun)
-
-
-def _drain_text(drain: Drain, soonest: str) -> str:
-    """Say when all due tasks will have begun, with what holds the last of them back."""
-    if not drain.backlog:
-        return "no due task waits for it"
-    due = f"{drain.backlog} due {'task' if drain.backlog == 1 else 'tasks'}"
-    if drain.state == "unknown" or (soonest and not drain.seconds):
-        said = "no limit says when they begin"
-    elif drain.seconds is None:
-        said = drain.because
-    elif drain.seconds == 0:
-        said = "all may begin now"
-    else:
-        said = f"{drain.say}{soonest}: {drain.because}"
-    return f"{due}: {said}"
+    return Side(limit, sentences, said, begun)

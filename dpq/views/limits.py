@@ -3,32 +3,14 @@
 from collections.abc import Sequence
 from typing import Any
 
-from dpq import Quota, RateLimit
-from dpq.limits.limits import most_granted
+from dpq import RateLimit
+from dpq.limits.limits import most_granted, quota_text
 from dpq.limits.rules import LimitRules
 from dpq.limits.states import last_to_open, spent_quota, spent_words
+from dpq.limits.words import rate_text
 from dpq.model.rates import span
 from dpq.types import LimitState, MemberState
 from dpq.views.words import number
-
-
-def window_text(window: RateLimit) -> str:
-    """Write a window in words: `10 in 1 s`, `200 000 tokens in 1 m`."""
-    unit = f" {window.unit}" if window.unit else ""
-    units = int(window.rate) if float(window.rate).is_integer() else window.rate
-    shown = number(units) if isinstance(units, int) else f"{units:g}"
-    return f"{shown}{unit} in {span(window.per)}"
-
-
-def quota_text(quota: Quota) -> str:
-    """Write a quota in words: `25 000 000 tokens a day (Europe/Berlin)`."""
-    unit = f" {quota.unit}" if quota.unit else ""
-    kept = (
-        f", {quota.reserve.units} from priority {quota.reserve.priority}" if quota.reserve else ""
-    )
-    spread = ", spread evenly" if quota.spread else ""
-    each = f"an {quota.period}" if quota.period == "hour" else f"a {quota.period}"
-    return f"{number(quota.amount)}{unit} {each} ({quota.timezone}{spread}{kept})"
 
 
 def promise(window: RateLimit) -> str:
@@ -55,15 +37,9 @@ def spent(state: LimitState | MemberState, windows: Sequence[RateLimit]) -> str:
     """Name the window or the quota that lets no task run: `10 in 1 s is spent`."""
     if not state.open and state.reason == "spent":
         last = last_to_open(windows, state.units_left)
-        return f"{window_text(last[0])} {spent_words(last[1])}" if last else "spent"
+        return f"{rate_text(last[0])} {spent_words(last[1])}" if last else "spent"
     closed_by = None if state.open else spent_quota(state)
     return f"{quota_text(closed_by.quota)} {spent_words(closed_by.left)}" if closed_by else ""
-
-
-def why(closed: LimitState) -> str:
-    """Say why a group is closed."""
-    reason = spent(closed, closed.windows) or str(closed.reason or "about to open")
-    return "rate limited, one task tries" if reason == "probe" else reason
 
 
 def gauges(state: LimitState) -> list[dict[str, Any]]:
@@ -75,7 +51,7 @@ def gauges(state: LimitState) -> list[dict[str, Any]]:
         left = state.units_left[i] if i < len(state.units_left) else None
         found.append(
             {
-                "text": window_text(window) + f", now {learned:.3g}" * (learned != window.rate),
+                "text": rate_text(window) + f", now {learned:.3g}" * (learned != window.rate),
                 "promise": promise(window),
                 "left": left,
                 "burst": window.at_once,

@@ -5,12 +5,11 @@ callers say when to read, once a second at most.
 """
 
 import math
-import threading
 import time
-from collections import OrderedDict, defaultdict, deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from functools import lru_cache, partial
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
@@ -81,9 +80,8 @@ class Known:
     def __init__(self, client: Any) -> None:
         """Take the client that all queues share."""
         self._client = client
-        self._lock = threading.Lock()
         self._shared = Shared()
-        self._queues: OrderedDict[str, DPQ[Any]] = OrderedDict()
+        self._open = lru_cache(OPEN_QUEUES)(partial(DPQ[Any], client))
 
     def names(self) -> Sequence[str]:
         """List the names that the server knows, in alphabetical order."""
@@ -92,15 +90,7 @@ class Known:
 
     def get(self, name: str) -> DPQ[Any] | None:
         """Return a queue that the server knows."""
-        if name not in self.names():
-            return None
-        with self._lock:
-            if name not in self._queues:
-                self._queues[name] = DPQ(self._client, name)
-            self._queues.move_to_end(name)
-            while len(self._queues) > OPEN_QUEUES:
-                self._queues.popitem(last=False)[1].close()
-            return self._queues[name]
+        return self._open(name) if name in self.names() else None
 
 
 class Snapshot(NamedTuple):
@@ -117,11 +107,6 @@ class Snapshot(NamedTuple):
     def backlog(self) -> int:
         """Return the number of tasks that wait for a consumer now."""
         return self.stats.ready + self.stats.waiting
-
-    @property
-    def live(self) -> int:
-        """Return the number of live tasks."""
-        return self.backlog + self.stats.delayed + self.stats.invisible
 
 
 class Watch:
@@ -238,25 +223,13 @@ def ask_all(watches: Sequence[Watch], asked: Sequence[Callable[[], Steps[Any]]])
     return answers
 
 
-class Kept(Generic[T]):
-    """One object for each queue that was read lately; a new queue object gets a new one."""
+def one_each(directory: Directory, make: Callable[[DPQ[Any]], T]) -> Callable[[str], T | None]:
+    """Return a function from a name to an object of its queue, made once, as long as the directory
+    has the same queue; None if there is no such queue."""
+    made = lru_cache(OPEN_QUEUES)(make)
 
-    def __init__(self, directory: Directory, make: Callable[[DPQ[Any]], T]) -> None:
-        """Take the queues, and the function that makes the object of a queue."""
-        self._directory, self._make = directory, make
-        self._kept: OrderedDict[str, tuple[DPQ[Any], T]] = OrderedDict()
-        self._lock = threading.Lock()
+    def get(name: str) -> T | None:
+        queue = directory.get(name)
+        return None if queue is None else made(queue)
 
-    def get(self, name: str) -> T | None:
-        """Return the object of a queue; None if there is no such queue."""
-        queue = self._directory.get(name)
-        if queue is None:
-            return None
-        with self._lock:
-            kept = self._kept.get(name)
-            if kept is None or kept[0] is not queue:
-                kept = self._kept[name] = queue, self._make(queue)
-            self._kept.move_to_end(name)
-            while len(self._kept) > OPEN_QUEUES:
-                self._kept.popitem(last=False)
-            return kept[1]
+    return get

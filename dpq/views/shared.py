@@ -27,9 +27,6 @@ class _Reading:
         self.at = -1e9
         self.value: Any = None  # or the error instead
 
-    def keep(self, value: Any, clock: Callable[[], float]) -> None:
-        self.value, self.at = value, clock()
-
 
 class Shared:
     """Readings that several requests share."""
@@ -42,31 +39,28 @@ class Shared:
 
     def get(self, key: Hashable, read: Callable[[], T], seconds: float | None = None) -> T:
         """Return a reading of the last second, or read it now; an error is shared as well."""
-        with self._reading(key) as reading:
-            if self._is_old(reading, seconds):
-                try:
-                    reading.keep(read(), self._clock)
-                except Exception as error:  # requests that wait for the reading get the error, too
-                    reading.keep(error, self._clock)
-            if isinstance(reading.value, Exception):
-                raise reading.value
-            found: T = reading.value
+        found = self.get_all([key], lambda _: {key: read()}, seconds)[key]
+        if isinstance(found, Exception):
+            raise found
         return found
 
     def get_all(
-        self, keys: Sequence[K], read: Callable[[Sequence[K]], Mapping[K, T | Exception]]
+        self,
+        keys: Sequence[K],
+        read: Callable[[Sequence[K]], Mapping[K, T | Exception]],
+        seconds: float | None = None,
     ) -> dict[K, T | Exception]:
         """Return several readings of the last second; `read` reads all the older ones at once."""
         ordered = sorted(set(keys), key=str)  # two requests must not wait for each other
         with ExitStack() as locks:
             readings = {key: locks.enter_context(self._reading(key)) for key in ordered}
-            old = [key for key in keys if self._is_old(readings[key], None)]
+            old = [key for key in keys if self._is_old(readings[key], seconds)]
             try:
                 found = read(old) if old else {}
-            except Exception as error:
+            except Exception as error:  # requests that wait for the readings get the error, too
                 found = dict.fromkeys(old, error)
-            for key in found:
-                readings[key].keep(found[key], self._clock)
+            for key, value in found.items():
+                readings[key].value, readings[key].at = value, self._clock()
             return {key: readings[key].value for key in keys}
 
     @contextmanager

@@ -20,21 +20,13 @@ STEP_MS = 60_000
 
 
 class Used(NamedTuple):
-    """The last hour of a limit, or of one member.
+    """The last hour of a limit, or of one member."""
 
-    Attributes:
-        name: The member of a pool; "" for the limit itself.
-        hits: The tasks in each minute that met a limit of their host, mostly a 429.
-        share: The used share of all known minutes; None without a rate.
-        window: The window that is used most; None without one.
-        used: The units a second that it granted in each minute; None if not known.
-    """
-
-    name: str
-    hits: list[int]
-    share: float | None = None
-    window: RateLimit | None = None
-    used: Sequence[float | None] = ()
+    name: str  # the member of a pool; "" for the limit itself
+    hits: list[int]  # the tasks in each minute that met a limit of their host, mostly a 429
+    share: float | None = None  # the used share of all known minutes; None without a rate
+    window: RateLimit | None = None  # the window that is used most; None without one
+    used: Sequence[float | None] = ()  # the units a second that it granted in each minute
 
     @property
     def words(self) -> str:

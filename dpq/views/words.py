@@ -2,12 +2,20 @@
 
 import getpass
 import os
+import re
 import socket
+import time
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 
+from cronsim import CronSim
+
+from dpq.explain.incidents import LEAST_URGENT
 from dpq.model.display import shown
 from dpq.model.rates import span
 from dpq.model.validation import label
-from dpq.types import BatchState, Verdict
+from dpq.types import BatchState, Drain, Verdict, VerdictState
+from dpq.views.sampler import Snapshot
 
 
 def number(value: float | None) -> str:
@@ -43,11 +51,6 @@ def until(at_ms: float | None, now_ms: float) -> str:
     return span((at_ms - now_ms) / 1000) if at_ms - now_ms >= 1000 else "now"
 
 
-def cut(name: str, most: int = 30) -> str:
-    """Leave out the middle of a long name: hosts begin and end differently."""
-    return name if len(name) <= most else f"{name[: most // 2]}…{name[1 - most // 2 :]}"
-
-
 def this_user(program: str) -> str:
     """Name the user, host and program that change a queue, for its events."""
     try:
@@ -60,3 +63,74 @@ def this_user(program: str) -> str:
 def verdict(said: Verdict) -> str:
     """Write a verdict on a line of its own, and what to do on the next one."""
     return shown(str(said)) + (f"\n{shown(said.what_to_do)}" if said.what_to_do else "")
+
+
+def say_state(snapshot: Snapshot, now_ms: float) -> str:
+    """Write the verdict for a narrow column: its state, or when it is done or over."""
+    verdict = snapshot.verdict
+    drain = verdict.drain
+    if verdict.state is VerdictState.MOVING and snapshot.backlog and drain:
+        return verdict.state.value if drain.state == "unknown" else drain.say
+    if verdict.state is VerdictState.PAUSED and verdict.until:
+        return f"paused, {until(verdict.until.timestamp() * 1000, now_ms)}"
+    return verdict.state.value
+
+
+def say_drain(drain: Drain) -> str:
+    """Say when all due tasks will have begun, and why then: `all begun in 3 h: group 'a': 1/s`."""
+    if drain.state in ("empty", "none due", "unknown"):
+        return drain.because
+    return f"{drain.say if drain.state == 'clears' else drain.state}: {drain.because}"
+
+
+def worst_first(verdicts: Iterable[Verdict]) -> list[Verdict]:
+    """Return the verdicts that need attention, those of `LEAST_URGENT` last, then those with
+    warnings; of equal states the longest first."""
+    last = datetime.max.replace(tzinfo=UTC)
+    states = [*(each for each in VerdictState if each not in LEAST_URGENT), *LEAST_URGENT]
+    return sorted(
+        (each for each in verdicts if each.needs_person or each.warnings),
+        key=lambda each: (
+            *(not each.needs_person, states.index(each.state)),
+            *(each.since or last, each.queue),
+        ),
+    )
+
+
+ORDERED_SECONDS = 60.0
+"""Seconds for which queues keep their places on a page: a button must not move under a finger."""
+
+
+class Places:
+    """The order of the queues that need attention: new ones come last, and each minute all are
+    ordered anew."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """Take the clock, seconds."""
+        self._clock, self._until = clock, 0.0
+        self._names: list[str] = []
+
+    def order(self, verdicts: Iterable[Verdict]) -> list[Verdict]:
+        """Return the verdicts that need attention, each at the place of its queue."""
+        found, now = {each.queue: each for each in worst_first(verdicts)}, self._clock()
+        if now >= self._until:
+            self._names, self._until = [], now + ORDERED_SECONDS
+        self._names += [name for name in found if name not in self._names]
+        return [found[name] for name in self._names if name in found]
+
+
+_WEEKDAYS = re.compile("(?<!it's )on Monday through Friday$")
+"""The words of CronSim for each weekday; not where they narrow another day down."""
+
+
+def say_schedule(every: float | None, cron: str | None) -> str:
+    """Write a schedule in words: `every 1 m 30 s`, `at 09:00 every weekday (Europe/Berlin)`."""
+    if cron is None:
+        return f"every {span(every)}" if every else ""
+    fields, _, timezone = cron.rpartition(" ")
+    try:
+        words = CronSim(fields, datetime(2000, 1, 1, tzinfo=UTC)).explain()
+    except Exception:  # another program has written it, or CronSim has no words
+        return cron
+    words = _WEEKDAYS.sub("every weekday", words)
+    return f"{words[:1].lower()}{words[1:]} ({timezone})"

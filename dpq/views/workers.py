@@ -13,28 +13,16 @@ from dpq.views.sampler import Snapshot
 
 
 class Working(NamedTuple):
-    """One run of a worker, with all queues that it serves.
+    """One run of a worker, with all queues that it serves."""
 
-    Attributes:
-        info: What it says of one of them: that with its longest run. Its last heartbeat is that of
-            any of them.
-        queues: Their names.
-        running: Its handlers that run, on tasks of all of them.
-        holds: The tasks that it holds.
-        p99: The seconds within which 99 of 100 runs of that queue end; None if none has ended.
-        late: It has sent no heartbeat for too long.
-        hangs: Its longest run is far longer than others.
-        quiet: The names of the queues of which it is to take no new tasks.
-    """
-
-    info: WorkerInfo
-    queues: list[str]
-    running: int
-    holds: int
-    p99: float | None
-    late: bool
-    hangs: bool
-    quiet: list[str]
+    info: WorkerInfo  # of the queue with its longest run, but its last heartbeat anywhere
+    queues: list[str]  # their names
+    running: int  # its handlers that run, on tasks of all of them
+    holds: int  # the tasks that it holds
+    p99: float | None  # seconds within which 99 of 100 runs of that queue end, once one has
+    late: bool  # it has sent no heartbeat for too long
+    hangs: bool  # its longest run is far longer than others
+    quiet: list[str]  # the names of the queues of which it is to take no new tasks
 
 
 def say_quiet(quiet: Sequence[str], queues: Sequence[str]) -> str:

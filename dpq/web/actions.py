@@ -11,9 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from redis.exceptions import RedisError
-
-from dpq import DPQ, ConfigurationError, DPQError, Filter
+from dpq import DPQ, ConfigurationError
 from dpq.queue.inside import operations_of, session_of
 from dpq.verbs import bulk
 from dpq.verbs.bulk import Bulk
@@ -43,26 +41,11 @@ def act(
 
 
 class Job:
-    """An action on all tasks that match a filter, in a thread.
+    """An action on all tasks that match a filter, in a thread."""
 
-    Attributes:
-        id: Its name in URLs.
-        state: The stage of the job, such as counting or running.
-        queue: Its queue.
-        error: The reason why the job failed.
-    """
-
-    def __init__(
-        self,
-        queue: DPQ[Any],
-        action: str,
-        chosen: Filter,
-        value: Any = None,
-        rate: float | None = None,
-        by: str = "",
-    ) -> None:
-        """Describe a job; `rate` is for a replay, in tasks per second."""
-        self._bulk = Bulk(operations_of(queue), action, chosen, value, rate, by or None)
+    def __init__(self, queue: DPQ[Any], *action: Any, **more: Any) -> None:
+        """Take the queue, and the other arguments of a `Bulk`."""
+        self._bulk = Bulk(operations_of(queue), *action, **more)
         self.id = secrets.token_hex(8)
         self.queue = queue
         self.state: JobState = "counting"
@@ -146,16 +129,7 @@ class Jobs:
         def run() -> None:
             try:
                 work()
-            except (
-                DPQError,
-                RedisError,
-                OSError,
-                ValueError,
-                LookupError,
-                TypeError,
-                AttributeError,
-                RuntimeError,
-            ) as error:
+            except Exception as error:
                 job.error, job.state = f"{type(error).__name__}: {error}", "failed"
 
         threading.Thread(target=run, name=f"dpq web {job.action}", daemon=True).start()

@@ -1,10 +1,12 @@
-"""The JSON API gives programs what pages show and do. openapi.py makes its document.
+"""The JSON API gives programs what pages show and do. `openapi` makes its document.
 
 Integers beyond 2^53, and all priorities and tokens, are texts: most readers of JSON would damage
 them.
 """
 
 import math
+import re
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -15,16 +17,24 @@ from dpq.limits.limits import EVERY_GROUP
 from dpq.types import Slot, Verdict
 from dpq.views.limit_change import make
 from dpq.views.sampler import Snapshot
-from dpq.views.verdict import say_state
+from dpq.views.words import say_state
 from dpq.views.workers import Working, working
-from dpq.web import server_pages
 from dpq.web.forms import act_on_ids, act_on_worker, begin_job, job_json, job_of, value_of
 from dpq.web.limit_pages import closed_first, group_names, rules_of
-from dpq.web.pages import PAGE, filter_of, leases_of, look_of, read_batches
+from dpq.web.pages import PAGE, filter_of, look_of, read_batches
 from dpq.web.render import plain
-from dpq.web.server_pages import Bound
-from dpq.web.site import Call, read_number, read_whole
-from dpq.web.task_pages import ALL, SUGGESTED, left_of, search, see, write_search
+from dpq.web.site import Call, View, read_number, read_whole
+from dpq.web.task_pages import ALL, leases_of, left_of, search, see, write_search
+
+ABOUT = (
+    "What the pages show and do. Priorities, tokens and integers beyond 2^53 are texts. In a path, "
+    "write `~` and two hex digits for `/`, `~` and `%`: `a~2Fb`. Calls that change something need, "
+    "from a program, the header `Authorization: Bearer TOKEN` with the dashboard's token, or "
+    "`Origin:` with its address if it has none. A dashboard without --write refuses them."
+)
+
+Row = tuple[str, str, View, str]
+"""Method, path, view, and the names of what a call takes: in its query, or of POST in its body."""
 
 BUCKETS = {"wait": {"buckets"}, "run": {"buckets"}}
 """The buckets of times, which are most of a slot: an answer has them if a request asks for them."""
@@ -148,13 +158,6 @@ def limits(call: Call) -> Response:
     )
 
 
-def groups(call: Call) -> Response:
-    """Suggest groups with waiting tasks whose names begin with a text."""
-    begins = call.query.get("q", "").strip()
-    way = "name" if begins else "largest"
-    return call.answer({"groups": call.shared("groups_by", way, begins, "", SUGGESTED)})
-
-
 def history(call: Call) -> Response:
     """Read what the queue counted and held, minute by minute, or in quarters of an hour."""
     seconds = float(read_number(call.query.get("seconds", "3600"), "seconds"))
@@ -212,38 +215,6 @@ def leases(call: Call) -> Response:
     return call.answer({"leases": found, "total": max(running, len(found))})
 
 
-def _bound_json(bound: Bound) -> dict[str, Any]:
-    return {"queues": bound.looked, "of_queues": bound.total, "errors": bound.errors}
-
-
-def all_workers(call: Call) -> Response:
-    """List the workers of all queues, those that hang or are late first."""
-    found, bound = server_pages.all_workers(call)
-    shown = [worker_json(each) for each in found[: server_pages.ROWS]]
-    return call.answer({"workers": shown, "total": len(found)} | _bound_json(bound))
-
-
-def all_events(call: Call) -> Response:
-    """Read the newest events of all queues, the newest first."""
-    found, bound = server_pages.all_events(call)
-    shown = [
-        each.event.model_dump(mode="json") | {"queue": each.queue}
-        for each in found[: server_pages.EVENTS_SHOWN]
-    ]
-    return call.answer({"events": shown, "total": len(found)} | _bound_json(bound))
-
-
-def all_recurring(call: Call) -> Response:
-    """Find the recurring tasks of all queues, without payloads: the next one first."""
-    (found, looked, left), bound = server_pages.all_schedules(call)
-    shown = [
-        task_json(each.task, payloads=False) | {"queue": each.queue}
-        for each in found[: server_pages.ROWS]
-    ]
-    told = {"tasks": shown, "total": len(found), "searched": looked, "left": left}
-    return call.answer(told | _bound_json(bound))
-
-
 def document(call: Call) -> Response:
     """Read the OpenAPI document."""
     return call.answer(call.site.document)
@@ -267,10 +238,10 @@ def worker_act(call: Call) -> Response:
     return call.answer({"done": done, "missed": missed})
 
 
-def act(call: Call, action: str | None = None) -> Response:
+def act(call: Call) -> Response:
     """Act on tasks by their ids, or begin an action on all that match a filter."""
     said = call.json
-    action = action or str(said.get("action"))
+    action = str(said.get("action"))
     value = value_of(action, said.get("priority"), said.get("reason"))
     ids = said.get("ids")
     if ids is not None:
@@ -285,11 +256,6 @@ def act(call: Call, action: str | None = None) -> Response:
     found = filter_of(call, chosen, "dead" if action in ("replay", "purge") else None)
     limit = None if rate is None else float(read_number(rate, "rate"))
     return call.answer(job_json(begin_job(call, action, found, value, limit)), 202)
-
-
-def replay(call: Call) -> Response:
-    """Replay dead letters."""
-    return act(call, "replay")
 
 
 def limit(call: Call) -> Response:
@@ -311,3 +277,36 @@ def limit(call: Call) -> Response:
 def job(call: Call) -> Response:
     """Read the progress of an action."""
     return call.answer(job_json(job_of(call)))
+
+
+# Its document
+
+
+def openapi(rows: Sequence[Row]) -> dict[str, Any]:
+    """Make the document of some routes."""
+    paths: dict[str, dict[str, Any]] = {}
+    for method, path, view, takes in rows:
+        names = [(name, "path") for name in re.findall(r"{(\w+)}", path)]
+        names += [(name, "query") for name in takes.split() if method != "POST"]
+        about: dict[str, Any] = {
+            "summary": (view.__doc__ or "").split("\n")[0].rstrip("."),
+            "parameters": [
+                {
+                    "name": name,
+                    "in": where,
+                    "required": where == "path",
+                    "schema": {"type": "string"},
+                }
+                for name, where in names
+            ],
+            "responses": {"default": {"description": "JSON; of an error: its status and message."}},
+        }
+        if method == "POST" and takes:
+            schema = {"type": "object", "properties": {name: {} for name in takes.split()}}
+            about["requestBody"] = {"content": {"application/json": {"schema": schema}}}
+        paths.setdefault(path, {})[method.lower()] = about
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "DPQ", "version": "1", "description": ABOUT},
+        "paths": paths,
+    }

@@ -17,7 +17,7 @@ from dpq.limits.states import LimitState
 from dpq.limits.words import read_word, write_word
 from dpq.model.history import CHANGES
 from dpq.types import Event
-from dpq.views.lately import SHOWN
+from dpq.views.events import SHOWN
 from dpq.views.limit_change import changes_of, look_at, rules_before
 from dpq.views.used import used_by
 from dpq.web.pages import PAGE, whole_of
@@ -122,8 +122,8 @@ def limit(call: Call) -> Response:
         words=[write_word(each) for each in windows],
         events=call.site.events(call.name, "rate_limited"),
         used=sorted(used, key=lambda each: -(each.share or 0.0))[:BUSIEST],
-        changed=[*made, *call.site.events(call.name, "learned")],
         changes=changes[:SHOWN],
+        changed=[*made, *call.site.events(call.name, "learned")],
     )
 
 

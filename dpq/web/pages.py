@@ -5,20 +5,17 @@ from typing import Any
 from redis.exceptions import RedisError
 from starlette.responses import Response
 
-from dpq import ConfigurationError, TaskState
+from dpq import ConfigurationError
 from dpq.model.diagnosis import explain
-from dpq.model.filter import ANY, Filter
+from dpq.model.filter import Filter
 from dpq.model.history import FAILED_KINDS
 from dpq.model.task import task_state
-from dpq.queue.inside import operations_of, session_of
 from dpq.registry.all_queues import inspect_server
-from dpq.types import BatchState, LeaseInfo
+from dpq.types import BatchState
 from dpq.verbs.browse import LOOK_A_PAGE, LOOK_MOST
 from dpq.views.charts import SPANS
-from dpq.views.lately import SHOWN, failures
+from dpq.views.events import SHOWN, failures
 from dpq.views.words import batch_counts, batch_left
-from dpq.views.workers import working
-from dpq.web.search import holders
 from dpq.web.site import Call, read_number
 
 PAGE = 50
@@ -90,6 +87,9 @@ FILTERS = (
 )
 """The names that a filter may have."""
 
+NUMBERS = {"least": "priority", "most": "priority", "older_than": "older_than"}
+"""Those that are numbers, and what an error calls them."""
+
 
 def filter_of(
     call: Call, values: Any, state: str | None = None, *, lenient: bool = False
@@ -100,49 +100,32 @@ def filter_of(
         raise ConfigurationError(
             f"filter has {unknown[0]!r:.200}: it may have {', '.join(FILTERS)}"
         )
-
-    def first(name: str) -> Any:
+    given: dict[str, Any] = {}
+    for name in FILTERS:
         value = values.get(name)
-        return (value or [None])[0] if isinstance(value, list) else value
-
-    def text(name: str) -> Any:
-        value = first(name)
-        if name not in values or (lenient and not str(value).strip()):
-            return ANY
-        return None if value is None else str(value).strip()
-
-    least, most, older, fault = text("least"), text("most"), text("older_than"), first("fault")
-    named, recurring = text("state"), text("recurring")
-    return Filter(
-        task_state(state or ("ready" if named is ANY else named)),
-        group=text("group"),
-        least=None if least is ANY or least is None else read_number(least, "priority"),
-        text=text("text"),
-        reason=text("reason"),
-        fault=None if fault is None else str(fault),
-        recurring=False if recurring is ANY else FLAGS.get(str(recurring).lower(), recurring),
-        payloads=call.site.guard.access.payloads,
-        most=None if most is ANY or most is None else read_number(most, "priority"),
-        key_prefix=text("key_prefix"),
-        older_than=None if older is ANY or older is None else read_number(older, "older_than"),
-    )
+        value = (value or [None])[0] if isinstance(value, list) else value
+        if name not in values or (lenient and name != "fault" and not str(value).strip()):
+            continue
+        if value is None:
+            given[name] = None
+        elif name in NUMBERS:
+            given[name] = read_number(value, NUMBERS[name])
+        elif name == "recurring":
+            given[name] = FLAGS.get(str(value).strip().lower(), value)
+        else:
+            given[name] = str(value) if name == "fault" else str(value).strip()
+    given["state"] = task_state(state or given.get("state", "ready"))
+    return Filter(payloads=call.site.guard.access.payloads, **given)
 
 
 def query_of(chosen: Filter) -> dict[str, Any]:
     """Write a filter as the query of a link, or the hidden fields of a form."""
-    named = {
-        "state": chosen.of_state.value,
-        "group": chosen.group,
-        "least": "" if chosen.least is None else str(chosen.least),
-        "most": "" if chosen.most is None else str(chosen.most),
-        "key_prefix": chosen.key_prefix,
-        "older_than": "" if chosen.older_than is None else str(chosen.older_than),
-        "text": chosen.text,
-        "reason": chosen.reason,
-        "recurring": "1" if chosen.recurring else "",
-    }
-    query = {name: value for name, value in named.items() if value}
-    return query if chosen.fault is None else query | {"fault": chosen.fault}
+    query: dict[str, Any] = {"state": chosen.of_state.value}
+    for name in FILTERS[1:]:
+        value = getattr(chosen, name)
+        if value is not None and value is not False and (value != "" or name == "fault"):
+            query[name] = "1" if value is True else str(value)
+    return query
 
 
 def look_of(call: Call) -> int:
@@ -161,39 +144,6 @@ def dead(call: Call) -> Response:
     snapshot = call.site.snapshot(call.name)
     kinds = call.shared("kinds", look_of(call)) if snapshot.stats.dead else None
     return call.render("dead.html", snapshot=snapshot, kinds=kinds)
-
-
-# Workers, server
-
-
-LEASES_READ = 200
-"""Leases that are read for a page: those that end first."""
-
-
-def leases_of(call: Call) -> list[tuple[LeaseInfo, Any]]:
-    """Read leases, each with its task: the longest held of those that end first."""
-    chosen = Filter(TaskState.INVISIBLE)
-    now_ms = call.site.snapshot(call.name).survey.now_ms
-
-    def read() -> list[tuple[LeaseInfo, Any]]:
-        found = call.browse("search", chosen, (), LEASES_READ, LEASES_READ).tasks
-        leases = session_of(call.queue).run(holders, operations_of(call.queue), found, now_ms)
-        return list(zip(leases, found, strict=True))
-
-    pairs = call.site.shared.get(("leases", call.name), read)
-    return sorted(pairs, key=lambda pair: (pair[0].since, pair[0].token))
-
-
-def workers(call: Call) -> Response:
-    """Show the workers of a queue, and its leases, the longest held first, with their holders."""
-    snapshot = call.site.snapshot(call.name)
-    return call.render(
-        "workers.html",
-        snapshot=snapshot,
-        workers=working([snapshot])[:LEASES_READ],
-        leases=leases_of(call)[:PAGE],
-        payloads=shows_payloads(call),
-    )
 
 
 def server(call: Call) -> Response:
@@ -243,12 +193,10 @@ def _info(redis: Any) -> dict[str, str] | None:
     shown = {words: str(info[name]) for name, words in INFO.items() if name in info}
     if most := info.get("maxmemory"):
         shown["share"] = f"{info['used_memory'] / most:.3f}"
-    shown["version"] = f"Redis {info['redis_version']}"
-    if "valkey_version" in info:
-        shown["version"] = f"Valkey {info['valkey_version']}, as {shown['version']}"
-    if info.get("maxmemory") == 0:
+    else:
         shown["memory at most"] = "no bound"
-    return shown
+    valkey = f"Valkey {info['valkey_version']}, as " if "valkey_version" in info else ""
+    return shown | {"version": f"{valkey}Redis {info['redis_version']}"}
 
 
 def api(call: Call) -> Response:

@@ -1,9 +1,7 @@
 """Templates and what they call: numbers, times, payload trees, sparklines. All text is escaped."""
 
 import json
-from collections.abc import Sequence
 from datetime import UTC, datetime
-from importlib import resources
 from typing import Any, Literal
 from urllib.parse import quote, unquote
 
@@ -12,20 +10,16 @@ from markupsafe import Markup, escape
 from pydantic_core import to_jsonable_python
 
 from dpq.explain.verdict_facts import hangs
-from dpq.limits.states import LimitState
-from dpq.limits.words import rate_text
+from dpq.limits.limits import quota_text
 from dpq.model.display import attempt_of
 from dpq.model.payload import bytes_text
 from dpq.model.rates import span
-from dpq.views.charts import limited_by
-from dpq.views.event_text import event_text, kind_text
-from dpq.views.limits import drain_ms, gauges, quota_text, spent, window_text
-from dpq.views.schedule_text import say_schedule
+from dpq.views.events import event_text, kind_text, limited_by
+from dpq.views.limits import drain_ms, gauges, spent
 from dpq.views.used import hour_chart, hour_text, used_by
-from dpq.views.verdict import say_drain, say_state
-from dpq.views.words import number
+from dpq.views.words import number, say_drain, say_schedule, say_state
 from dpq.views.workers import say_quiet
-from dpq.web.svg import draw, spark
+from dpq.web.svg import drawn, points
 
 SHOWN = 20_000
 """Characters of a payload that its page shows."""
@@ -35,12 +29,6 @@ CUT = 200
 
 SAFE_INT = 2**53
 """Integers above it are damaged by JSON readers that know doubles only, as in browsers."""
-
-STATIC = {
-    name: resources.files("dpq.web").joinpath("static", name).read_bytes()
-    for name in ("dpq.css", "dpq.js", "icon.svg")
-}
-TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
 
 def segment(name: str) -> str:
@@ -62,10 +50,6 @@ def rate(value: float | None) -> str:
 
 How = Literal["", "clock", "until", "about", "utc"]
 
-_HOW = {"": Markup("")} | {
-    how: Markup(" data-{}").format(how) for how in ("clock", "until", "about", "utc")
-}
-
 
 def moment(value: datetime | float | None, how: How = "") -> Markup:
     """Write a time, UTC, which the browser turns into "in 12 s" or "3 m ago"."""
@@ -79,24 +63,19 @@ def moment(value: datetime | float | None, how: How = "") -> Markup:
     at = value.strftime("%Y-%m-%d %H:%M:%S")
     stamp = value.isoformat(timespec="milliseconds")
     return Markup('<time datetime="{}" data-at="{}"{}>{} UTC</time>').format(
-        stamp, round(value.timestamp() * 1000), _HOW[how], at
+        stamp, round(value.timestamp() * 1000), Markup(" data-{}").format(how) if how else "", at
     )
 
 
 def coded(text: str) -> Markup:
-    """Write a sentence, with what stands between backticks as code; no line ends in an option."""
-    parts: list[str | Markup] = [*text.split("`")]
+    """Write a sentence, with what stands between backticks as code, which a button copies."""
     code = Markup('<code>{}</code> <button type="button" class="copy" data-copy="{}">Copy</button>')
-    parts[1::2] = [code.format(_unbroken(str(each)), each) for each in parts[1::2]]
+    whole = Markup('<span class="whole">{}</span>')  # no line ends in an option
+    parts: list[str | Markup] = [*text.split("`")]
+    for n in range(1, len(parts), 2):
+        words = [whole.format(word) if word[:1] == "-" else word for word in parts[n].split(" ")]
+        parts[n] = code.format(Markup(" ").join(words), parts[n])
     return Markup("").join(parts)
-
-
-def _unbroken(command: str) -> Markup:
-    """Write a command; a line may end between two of its words, but not behind a dash in one."""
-    whole = Markup('<span class="whole">{}</span>')
-    return Markup(" ").join(
-        whole.format(word) if word.startswith("-") else escape(word) for word in command.split(" ")
-    )
 
 
 def schedule(task: Any) -> Markup:
@@ -131,11 +110,6 @@ def pretty(payload: Any) -> str:
     return (f"{size}\n" if size else "") + text[:SHOWN] + left
 
 
-def named(states: Sequence[LimitState]) -> list[tuple[LimitState, str, str]]:
-    """Pair each state of a group with its label and its name, for the table of limits."""
-    return [(state, str(state.group), str(state.group)) for state in states]
-
-
 def json_safe(value: Any) -> Any:
     """Return JSON values in which integers beyond 2^53 are texts."""
     kind = type(value)
@@ -157,37 +131,19 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {
-        "attempt_of": attempt_of,
-        "number": number,
-        "rate": rate,
-        "moment": moment,
-        "span": span,
-        "event_text": event_text,
-        "kind_text": kind_text,
-        "segment": segment,
-        "coded": coded,
-        "one_line": one_line_of,
-        "pretty": pretty,
-        "schedule": schedule,
-        "window": window_text,
-        "rate_text": rate_text,
-        "quota": quota_text,
-        "named": named,
-    }
-    made.globals |= {
-        "spark": spark,
-        "spent": spent,
-        "draw": draw,
-        "hour_chart": hour_chart,
-    }
-    made.globals |= {
-        "hangs": hangs,
-        "gauges": gauges,
-        "drain_ms": drain_ms,
-        "limited_by": limited_by,
-    }
-    made.globals |= {"used_by": used_by, "hour_text": hour_text}
-    made.globals |= {"say_state": say_state, "say_drain": say_drain}
-    made.globals["say_quiet"] = say_quiet
+    filters: list[Any] = [attempt_of, coded, event_text, kind_text, moment, number, one_line_of]
+    filters += [pretty, quota_text, rate, schedule, segment, span]
+    made.filters |= {function.__name__: function for function in filters}
+    functions: list[Any] = [
+        drain_ms,
+        drawn,
+        gauges,
+        hangs,
+        hour_chart,
+        hour_text,
+        limited_by,
+        points,
+    ]
+    functions += [say_drain, say_quiet, say_state, spent, used_by]
+    made.globals |= {function.__name__: function for function in functions}
     return made

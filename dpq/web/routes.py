@@ -9,12 +9,15 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dpq import DPQ, ConfigurationError, DPQError, TaskNotFoundError
 from dpq.explain.verdict import server_away
@@ -23,11 +26,11 @@ from dpq.model.validation import one_line
 from dpq.queue.inside import session_of
 from dpq.queue.looking import no_answer
 from dpq.views.sampler import Directory, Named
-from dpq.web import api, forms, limit_pages, metrics_page, pages, server_pages, task_pages
+from dpq.web import api, forms, limit_pages, pages, server_pages, task_pages
 from dpq.web.access import HEADERS, Access
-from dpq.web.openapi import Row, document
-from dpq.web.render import STATIC, TYPES
-from dpq.web.site import BODY_BYTES, LOGIN_BYTES, SAFE, Call, Site, View, is_for_programs, tagged
+from dpq.web.api import Row, openapi
+from dpq.web.pages import FILTERS
+from dpq.web.site import BODY_BYTES, LOGIN_BYTES, SAFE, Call, Site, View, is_for_programs
 
 log = logging.getLogger("dpq.web")
 
@@ -48,7 +51,7 @@ PAGES: list[tuple[str, str, View]] = [
     ("GET", "/q/{queue}/dead", pages.dead),
     ("GET", "/q/{queue}/events", pages.events),
     ("GET", "/q/{queue}/batches", pages.batches),
-    ("GET", "/q/{queue}/workers", pages.workers),
+    ("GET", "/q/{queue}/workers", task_pages.workers),
     ("POST", "/q/{queue}/workers/{id}/{action}", forms.worker),
     ("POST", "/workers/{id}/{action}", forms.worker),
     ("POST", "/q/{queue}/pause", forms.pause),
@@ -57,8 +60,10 @@ PAGES: list[tuple[str, str, View]] = [
     ("POST", "/actions/{job}", forms.job),
     ("GET", "/server", pages.server),
     ("GET", "/api", pages.api),
-    ("GET", "/metrics", metrics_page.metrics),
+    ("GET", "/metrics", server_pages.metrics),
 ]
+
+LIMIT = "windows concurrency in_order members weight expected"
 
 API: list[Row] = [
     ("GET", "/api/openapi.json", api.document, ""),
@@ -66,47 +71,26 @@ API: list[Row] = [
     ("POST", "/api/queues/{queue}:pause", forms.pause, "seconds"),
     ("POST", "/api/queues/{queue}:resume", forms.resume, ""),
     ("GET", "/api/queues/{queue}", api.queue, ""),
-    (
-        "GET",
-        "/api/queues/{queue}/tasks",
-        api.tasks,
-        "state group least most key_prefix older_than text reason fault recurring n after payload "
-        "look",
-    ),
+    ("GET", "/api/queues/{queue}/tasks", api.tasks, f"{' '.join(FILTERS)} n after payload look"),
     ("POST", "/api/queues/{queue}/tasks", api.push, "payload priority delay group key"),
     ("POST", "/api/queues/{queue}/tasks:action", api.act, "action ids filter priority reason rate"),
     ("GET", "/api/queues/{queue}/tasks/{id}", api.task, "look"),
-    ("GET", "/api/queues/{queue}/groups", api.groups, "q"),
     ("GET", "/api/queues/{queue}/limits", api.limits, "way q behind"),
-    (
-        "POST",
-        "/api/queues/{queue}/limits",
-        api.limit,
-        "windows concurrency in_order members weight expected",
-    ),
+    ("POST", "/api/queues/{queue}/limits", api.limit, LIMIT),
     ("DELETE", "/api/queues/{queue}/limits", api.limit, "expected"),
-    (
-        "POST",
-        "/api/queues/{queue}/limits/{group}",
-        api.limit,
-        "windows concurrency in_order members weight expected",
-    ),
+    ("POST", "/api/queues/{queue}/limits/{group}", api.limit, LIMIT),
     ("DELETE", "/api/queues/{queue}/limits/{group}", api.limit, "expected"),
     ("POST", "/api/queues/{queue}/groups/{group}:open", forms.group, "member"),
     ("POST", "/api/queues/{queue}/groups/{group}:close", forms.group, "seconds member"),
     ("GET", "/api/queues/{queue}/dead", api.dead, "look"),
     ("GET", "/api/queues/{queue}/history", api.history, "seconds buckets"),
     ("GET", "/api/queues/{queue}/events", api.events, "after limit"),
-    ("POST", "/api/queues/{queue}/dead:replay", api.replay, "ids filter rate"),
     ("GET", "/api/queues/{queue}/batches", api.batches, ""),
     ("GET", "/api/queues/{queue}/workers", api.workers, ""),
     ("POST", "/api/queues/{queue}/workers/{id}:release", api.worker_act, ""),
     ("POST", "/api/queues/{queue}/workers/{id}:quiet", api.worker_act, ""),
     ("POST", "/api/queues/{queue}/workers/{id}:unquiet", api.worker_act, ""),
     ("GET", "/api/queues/{queue}/leases", api.leases, ""),
-    ("GET", "/api/workers", api.all_workers, ""),
-    ("GET", "/api/events", api.all_events, ""),
-    ("GET", "/api/recurring", api.all_recurring, ""),
     ("GET", "/api/actions/{job}", api.job, ""),
     ("POST", "/api/actions/{job}:run", forms.job, "expected"),
     ("DELETE", "/api/actions/{job}", forms.job, ""),
@@ -133,8 +117,9 @@ def app(
         server = server or (str(session_of(queues[0]).label) if queues else "")
         queues = Named(queues)
     site = Site(queues, access or Access(), badge, server)
-    site.document = document(API)
-    table = [Route("/static/{name}", _static, methods=["GET"])]
+    site.document = openapi(API)
+    static = StaticFiles(packages=[("dpq.web", "static")])
+    table: list[BaseRoute] = [Mount("/static", static)]
     table += [
         Route("/login", _endpoint(site, _login_page, public=True), methods=["GET"]),
         Route("/login", _endpoint(site, forms.login, public=True), methods=["POST"]),
@@ -143,7 +128,7 @@ def app(
     table += [Route(path, _endpoint(site, view), methods=[method]) for method, path, view in rows]
     table.append(Route("/{rest:path}", _endpoint(site, _nothing), methods=["GET", "POST"]))
     small = Middleware(GZipMiddleware, minimum_size=2000, compresslevel=5)
-    return Starlette(routes=table, middleware=[small], exception_handlers={405: _wrong_method})
+    return Starlette(routes=table, middleware=[Middleware(_Headers), small])
 
 
 def _login_page(call: Call) -> Response:
@@ -154,18 +139,19 @@ def _nothing(call: Call) -> Response:
     raise HTTPException(404, "there is no such page")
 
 
-async def _wrong_method(request: Request, error: Exception) -> Response:
-    allowed = getattr(error, "headers", None) or {}
-    return Response(f"{request.method} is not for this address", 405, {**HEADERS, **allowed})
+class _Headers:
+    """Gives every answer the headers that protect it."""
 
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
 
-async def _static(request: Request) -> Response:
-    name = request.path_params["name"]
-    if name not in STATIC:
-        return Response("there is no such file", 404, HEADERS)
-    answer = tagged(request, STATIC[name], TYPES[name.rpartition(".")[2]], 200)
-    answer.headers.update(HEADERS)
-    return answer
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def protected(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(HEADERS)
+            await send(message)
+
+        await self._app(scope, receive, protected)
 
 
 def _endpoint(site: Site, view: View, *, public: bool = False) -> Callable[[Request], Any]:
@@ -178,9 +164,7 @@ def _endpoint(site: Site, view: View, *, public: bool = False) -> Callable[[Requ
             if request.method not in SAFE:
                 body = await _read_body(request, LOGIN_BYTES if public else BODY_BYTES)
         except HTTPException as error:
-            answer = _of_error(site, request, None, error)
-            answer.headers.update(HEADERS)
-            return answer
+            return _of_error(site, request, None, error)
         except ClientDisconnect:
             return Response(status_code=400)  # the client has gone, so this answer is not read
         return await run_in_threadpool(answered, site, view, request, body, public)
@@ -211,8 +195,7 @@ def answered(site: Site, view: View, request: Request, body: bytes, public: bool
         if request.method not in SAFE:
             site.shared.forget()
     except Exception as error:
-        answer = _of_error(site, request, call, error)
-    answer.headers.update(HEADERS)
+        return _of_error(site, request, call, error)
     return answer
 
 

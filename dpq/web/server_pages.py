@@ -9,17 +9,18 @@ from typing import Any, NamedTuple
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from dpq import Task, TaskState
+from dpq import TaskState
 from dpq.explain.incidents import UNATTENDED
 from dpq.explain.operations import Operations
 from dpq.explain.verdict_limits import kind_of
 from dpq.link.cluster import forbidden
 from dpq.model.filter import Filter
 from dpq.model.history import CHANGES
+from dpq.model.masking import server_name
 from dpq.script.command import Steps
 from dpq.types import Event, Verdict, VerdictState
 from dpq.verbs.browse import LOOK, LOOK_MOST, Browser, Found
-from dpq.views.lately import Change, changes
+from dpq.views.events import Change, changes
 from dpq.views.sampler import Snapshot
 from dpq.views.workers import Working, working
 from dpq.web.pages import PAGE, whole_of
@@ -39,21 +40,15 @@ EVENTS_SHOWN = 100
 
 
 class Way(NamedTuple):
-    """A button or a link that answers a verdict.
+    """A button or a link that answers a verdict."""
 
-    Attributes:
-        label: Its words.
-        path: Its address.
-        fields: The fields of the form; None for a link.
-    """
-
-    label: str
-    path: str
-    fields: dict[str, str] | None = None
+    label: str  # its words
+    path: str  # its address
+    fields: dict[str, str] | None = None  # the fields of the form; None for a link
 
 
 class Wrong(NamedTuple):
-    """A queue that needs a person."""
+    """A queue that needs attention, or that has warnings."""
 
     queue: str
     verdict: Verdict
@@ -90,7 +85,9 @@ def overview(call: Call) -> Response:
         "overview.html",
         wrong=wrong[:PAGE],
         on_top={each.queue for each in wrong[:PAGE]},
-        wrongs=len(wrong) + len(errors),
+        wrongs=sum(each.needs_person for each in worst) + len(errors),
+        warned=sum(not each.needs_person for each in worst),
+        left_out=len(wrong[PAGE:]),
         bound=Bound(len(known), len(every), errors),
         rows=[(name, *rows[name]) for name in page],
         total=len(names),
@@ -115,7 +112,7 @@ def ways(call: Call, snapshot: Snapshot) -> list[Way]:
     """Return the buttons and links that do what a verdict says is to do; only allowed buttons."""
     verdict = snapshot.verdict
     name, state = verdict.queue, verdict.state
-    held = next((h for h in snapshot.survey.held if not h.state.open and _is(h, state)), None)
+    held = next((h for h in snapshot.survey.held if not h.state.open and kind_of(h) is state), None)
     group = held.state.group if held else None
     limit = Way("Look at its limit", call.url("q", name, "limit", group=group))
     found: list[Way] = []
@@ -137,10 +134,6 @@ def ways(call: Call, snapshot: Snapshot) -> list[Way]:
     if state is VerdictState.ONLY_DEAD:
         found.append(Way("Look at the dead", call.url("q", name, "dead")))
     return found
-
-
-def _is(held: Any, state: VerdictState) -> bool:
-    return kind_of(held) is state
 
 
 # Workers
@@ -175,84 +168,52 @@ def all_workers(call: Call) -> tuple[list[Working], Bound]:
     return working([each for _, each, _ in found if each]), Bound(len(found), len(every), errors)
 
 
-# Events
+# Events, recurring tasks
 
 
-class Happened(NamedTuple):
-    """An event of a queue."""
-
-    queue: str
-    event: Event
-
-
-def all_events(call: Call) -> tuple[list[Happened], Bound]:
-    """Read the newest events of all queues, the newest first."""
+def events(call: Call) -> Response:
+    """Show the newest events of all queues: 429s, closings, deaths, limits set."""
 
     def read(queue: Operations[Any]) -> Steps[list[Event]]:
         return queue.events("", EVENTS_EACH)
 
     answers, bound = _ask(call, "events", read)
-    found = [Happened(name, event) for name, few in answers.items() for event in few]
-    return sorted(found, key=lambda each: each.event.at, reverse=True), bound
-
-
-def events(call: Call) -> Response:
-    """Show the newest events of all queues: 429s, closings, deaths, limits set."""
-    kind = call.query.get("kind", "")
-    known, bound = all_events(call)
-    found = [each for each in known if kind in ("", each.event.kind)]
+    kind, kinds = call.query.get("kind", ""), set[str]()
+    found = []
+    for name, few in answers.items():
+        kinds |= {event.kind for event in few}
+        found += [(name, event) for event in few if kind in ("", event.kind)]
+    found.sort(key=lambda each: each[1].at, reverse=True)
     return call.render(
         "all_events.html",
         found=found[:EVENTS_SHOWN],
         total=len(found),
         each=EVENTS_EACH,
-        kinds=sorted({each.event.kind for each in known} | {kind} - {""}),
+        kinds=sorted(kinds | {kind} - {""}),
         kind=kind,
         bound=bound,
     )
 
 
-# Recurring tasks
-
-
-class Scheduled(NamedTuple):
-    """A recurring task that waits for its next time."""
-
-    queue: str
-    task: Task[Any]
-
-
-class Schedules(NamedTuple):
-    """Recurring tasks, the next one first, and how many delayed tasks were looked at for them."""
-
-    found: list[Scheduled]
-    looked: int
-    left: int
-
-
-def all_schedules(call: Call) -> tuple[Schedules, Bound]:
-    """Find the recurring tasks among the delayed tasks of all queues that are due first."""
-    count = min(QUEUES, len(call.site.directory.names()))
-    look = min(LOOK, LOOK_MOST // max(1, count))
+def recurring(call: Call) -> Response:
+    """Show the recurring tasks among the delayed tasks of all queues, the next one first."""
+    look = min(LOOK, LOOK_MOST // max(1, min(QUEUES, len(call.site.directory.names()))))
     chosen = Filter(TaskState.DELAYED, recurring=True)
 
     def read(queue: Operations[Any]) -> Steps[Found]:
         return Browser(queue).search(chosen, None, PAGE, look)
 
     answers, bound = _ask(call, "recurring", read)
-    found = [Scheduled(name, task) for name, page in answers.items() for task in page.tasks]
-    looked, left = (
-        sum(getattr(page, field) for page in answers.values()) for field in ("looked", "left")
+    found = [(name, task) for name, page in answers.items() for task in page.tasks]
+    found.sort(key=lambda each: (each[1].visible_until, each[0]))
+    return call.render(
+        "all_recurring.html",
+        rows=found[:ROWS],
+        total=len(found),
+        looked=sum(page.looked for page in answers.values()),
+        left=sum(page.left for page in answers.values()),
+        bound=bound,
     )
-    found.sort(key=lambda each: (each.task.visible_until, each.queue))
-    return Schedules(found, looked, left), bound
-
-
-def recurring(call: Call) -> Response:
-    """Show the schedules of all queues, the next one first."""
-    schedules, bound = all_schedules(call)
-    rows = schedules.found[:ROWS]
-    return call.render("all_recurring.html", schedules=schedules, rows=rows, bound=bound)
 
 
 def _ask(call: Call, key: str, what: Any) -> tuple[dict[str, Any], Bound]:
@@ -267,3 +228,21 @@ def _ask(call: Call, key: str, what: Any) -> tuple[dict[str, Any], Bound]:
     }
     good = {name: each for name, each in answers.items() if name not in errors}
     return good, Bound(len(names), len(every), errors)
+
+
+# Metrics
+
+
+def metrics(call: Call) -> Response:
+    """Write the metrics of all queues of the dashboard; `dpq_up 0` if the server is away."""
+    site = call.site
+    if site.exporter is None:
+        try:
+            from dpq.metrics import Exporter
+        except ImportError:
+            raise HTTPException(
+                501, "install DPQ with its extra 'metrics', which brings prometheus-client"
+            ) from None
+        server = server_name(site.server)
+        site.exporter = Exporter(site.directory, lambda name, _: site.snapshot(name), server=server)
+    return Response(site.exporter.text(), media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -23,10 +23,10 @@ from dpq.script.command import Steps
 from dpq.types import Event
 from dpq.verbs.history import MAX_EVENTS
 from dpq.views.charts import Span, Story, story
-from dpq.views.lately import Change, changes
-from dpq.views.sampler import Directory, Kept, Snapshot, Watch, ask_all, read_all
+from dpq.views.events import Change, changes
+from dpq.views.sampler import Directory, Snapshot, Watch, ask_all, one_each, read_all
 from dpq.views.shared import Shared
-from dpq.views.verdict import Places
+from dpq.views.words import Places
 from dpq.web.access import Access, Guard
 from dpq.web.actions import Jobs
 from dpq.web.render import environment, from_segment, json_safe, segment
@@ -37,15 +37,11 @@ SAFE = ("GET", "HEAD")
 EVERY_MS = 2000
 """ms between two looks of a tab at its queue."""
 
-STORY_SHARE = 0.1
-"""The part of one bin for which charts are shared: charts of 14 days take longest to make, and
-change least."""
-
 TASK_SECONDS = 5.0
 """Seconds that the events of a task are shared: a page that stays open reads them again."""
 
 STORY_SECONDS = 30.0
-"""Seconds that charts are shared at least."""
+"""Seconds that charts are shared."""
 
 NOW = b"@@@@@@@@@@NOW"
 """The place of the server's clock in a page: 13 digits of ms."""
@@ -79,11 +75,11 @@ class Site:
         self.exporter: Any = None  # the exporter of /metrics, made at the first scrape
         self.document: dict[str, Any] = {}
         self.templates = environment()
-        self._watches = Kept(directory, lambda queue: Watch(queue, remembers=access.write))
+        self._watch_of = one_each(directory, lambda queue: Watch(queue, remembers=access.write))
 
     def watch(self, name: str) -> Watch:
         """Return the watch of a queue."""
-        watch = self._watches.get(name)
+        watch = self._watch_of(name)
         if watch is None:
             raise HTTPException(404, no_such_queue(name, self.directory.names()))
         return watch
@@ -111,14 +107,14 @@ class Site:
         return self.shared.get(("events of", name, id_), read, TASK_SECONDS)
 
     def story(self, name: str, chosen: Span) -> Story:
-        """Return the history of a queue, at most half a minute or a tenth of a bin old."""
+        """Return the history of a queue, at most 30 s old."""
         queue = self.watch(name).queue
 
         def read() -> Story:
-            return story(queue.admin.history(chosen.ask), chosen, self.now_ms())
+            asked = (2 if chosen.before else 1) * chosen.seconds
+            return story(queue.admin.history(asked), chosen, self.now_ms())
 
-        seconds = max(STORY_SECONDS, STORY_SHARE * chosen.seconds / chosen.bins)
-        return self.shared.get(("story", name, chosen), read, seconds)
+        return self.shared.get(("story", name, chosen), read, STORY_SECONDS)
 
     def granted(self, name: str) -> list[Granted]:
         """Return what limits had granted at each minute of the last hour, at most 30 s old."""
@@ -138,7 +134,7 @@ class Site:
 
     def snapshots(self, names: Iterable[str]) -> list[tuple[str, Snapshot | None, str]]:
         """Return the snapshot of each queue, or None and the reason why it cannot be read."""
-        watches = {name: watch for name in names if (watch := self._watches.get(name))}
+        watches = {name: watch for name in names if (watch := self._watch_of(name))}
 
         def read(keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Any]:
             return dict(zip(keys, read_all([watches[name] for _, name in keys]), strict=True))
@@ -158,7 +154,7 @@ class Site:
         self, names: Sequence[str], what: Callable[[Operations[Any]], Steps[Any]]
     ) -> dict[str, Any]:
         """Run one read-only operation on queues: one round trip for those of the same client."""
-        watches = {name: watch for name in names if (watch := self._watches.get(name))}
+        watches = {name: watch for name in names if (watch := self._watch_of(name))}
         asked = [partial(what, operations_of(watch.queue)) for watch in watches.values()]
         return dict(zip(watches, ask_all([*watches.values()], asked), strict=True))
 
@@ -313,7 +309,7 @@ View = Callable[[Call], Response]
 def tagged(request: Request, body: bytes, kind: str, status: int) -> Response:
     """Make an answer with an ETag, or 304 if the browser has it already."""
     tag = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
-    headers = {"etag": tag, "cache-control": "no-cache", "vary": "cookie"}
+    headers = {"etag": tag, "vary": "cookie"}
     if status == 200 and request.headers.get("if-none-match") == tag:
         return Response(status_code=304, headers=headers)
     return Response(body, status, headers, kind)

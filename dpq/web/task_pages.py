@@ -1,23 +1,29 @@
-"""The pages of tasks: lists and searches, what comes next, recurring tasks, and one task."""
+"""The pages of tasks: lists and searches through states, one task, and workers with leases."""
 
 import base64
-import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import isfinite
 from typing import Any, NamedTuple
 
-from pydantic_core import from_json
+from pydantic import ConfigDict, TypeAdapter
 from starlette.responses import RedirectResponse, Response
 
 from dpq import ConfigurationError, TaskNotFoundError, TaskState
 from dpq.explain.survey import Explained
 from dpq.model.filter import Filter
 from dpq.model.history import Event
+from dpq.model.task import Task
 from dpq.queue.inside import operations_of, session_of
+from dpq.script.command import Steps
 from dpq.types import LeaseInfo, Result
-from dpq.verbs.browse import Position
+from dpq.verbs.browse import Browser, Position
 from dpq.verbs.bulk import OF_STATES
-from dpq.views.one_task import begun_ms, life, shown_steps, steps_of
+from dpq.verbs.queue import QueueOperations
+from dpq.verbs.workers import lease_info
+from dpq.views.events import begun_ms, life, shown_steps, steps_of
+from dpq.views.workers import working
 from dpq.web.pages import PAGE, filter_of, look_of, query_of, shows_payloads
-from dpq.web.search import Hits, Search, begin, find, holder
 from dpq.web.site import Call
 
 STATES = ["ready", "waiting", "delayed", "invisible", "dead"]
@@ -33,35 +39,71 @@ KEPT = ("group", "least", "most", "key_prefix", "older_than")
 """The fields of a filter that a search in all states keeps."""
 
 SUGGESTED = 20
-"""Groups that a page suggests; while somebody types, the browser asks for others."""
+"""Groups that a page suggests: the largest."""
+
+
+class Search(NamedTuple):
+    """A search, as far as it has come: the states that are left, and the place in the first."""
+
+    states: tuple[TaskState, ...]
+    position: Position = None
+    looked: int = 0
+    found: Mapping[str, int] = {}
+
+
+class Hits(NamedTuple):
+    """The tasks that one request has found, and the search after them; `left`: in its state."""
+
+    tasks: list[Task[Any]]
+    search: Search
+    left: int
+
+
+def begin(sizes: Mapping[TaskState, int]) -> Search:
+    """Begin a search in all states, the smallest first: it shows what it finds there at once."""
+    return Search(tuple(sorted(sizes, key=lambda state: sizes[state])))
+
+
+def find(browser: Browser, chosen: Filter, search: Search, most: int, look: int) -> Steps[Hits]:
+    """Find tasks, up to `most` of them among about `look`; `chosen.state` does not count."""
+    tasks: list[Task[Any]] = []
+    states, position, looked, left = list(search.states), search.position, 0, 0
+    found = dict(search.found)
+    while states and len(tasks) < most and looked < look:
+        only = replace(chosen, state=states[0])
+        newest = only.state is TaskState.DEAD
+        page = yield from browser.search(
+            only, position, most - len(tasks), look - looked, newest=newest
+        )
+        tasks += page.tasks
+        looked, left, position = looked + page.looked, page.left, page.position
+        found[states[0]] = found.get(states[0], 0) + len(page.tasks)
+        if left:  # the page is full, by its tasks, its looks or its bytes
+            break
+        del states[0]
+        position = None
+    return Hits(tasks, Search(tuple(states), position, search.looked + looked, found), left)
+
+
+SEARCHES = TypeAdapter[Search](
+    Search, config=ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
+)
 
 
 def write_search(search: Search) -> str:
     """Write how far a search has come, for a URL; "" if nothing is left."""
-    if not search.states:
-        return ""
-    place = search.position
-    at = place and [place[0], base64.b64encode(place[1]).decode()]
-    plain = [search.states, at, search.looked, search.found]
-    return base64.urlsafe_b64encode(json.dumps(plain).encode()).decode()
+    return base64.urlsafe_b64encode(SEARCHES.dump_json(search)).decode() if search.states else ""
 
 
 def read_search(text: str) -> Search:
     """Read the text that `write_search` has written."""
     try:
-        states, place, looked, found = from_json(base64.urlsafe_b64decode(text.encode()))
-        return Search(
-            tuple(map(TaskState, states)),
-            place and _position(*place),
-            int(looked),
-            {TaskState(state): int(count) for state, count in found.items()},
-        )
-    except (ArithmeticError, AttributeError, ValueError, TypeError, LookupError) as error:
+        found = SEARCHES.validate_json(base64.urlsafe_b64decode(text.encode()))
+        if found.position and not isfinite(float(found.position[0])):
+            raise ValueError("a place is a number")  # noqa: TRY301 - all of these are one answer
+    except ValueError as error:
         raise ConfigurationError("after is no position of this list: start again") from error
-
-
-def _position(score: str, member: str) -> Position:
-    return str(float(score)).replace("nan", "0"), base64.b64decode(member, validate=True)
+    return found
 
 
 def search(call: Call, chosen: Filter, most: int, *, everywhere: bool = False) -> Hits:
@@ -137,21 +179,13 @@ def _go_to(call: Call, asked: str, query: dict[str, str]) -> Response:
 
 
 class Seen(NamedTuple):
-    """A task with all that its page and its JSON say of it.
-
-    Attributes:
-        task: The task.
-        why: Why it is not running, and when it may.
-        holder: Its lease; None if it is not running.
-        events: What has happened to it, as far as the queue keeps that; the oldest first.
-        result: What its last finished run has returned, if that is kept, and the task comes back.
-    """
+    """A task with all that its page and its JSON say of it."""
 
     task: Any
-    why: Explained
-    holder: LeaseInfo | None
-    events: list[Event]
-    result: Result | None = None
+    why: Explained  # why it is not running, and when it may
+    holder: LeaseInfo | None  # its lease; None if it is not running
+    events: list[Event]  # what has happened to it, as far as the queue keeps that; the oldest first
+    result: Result | None = None  # of its last finished run, if that is kept, and it comes back
 
 
 def see(call: Call, id_: str) -> Seen:
@@ -161,7 +195,7 @@ def see(call: Call, id_: str) -> Seen:
     events = call.site.task_events(call.name, id_)
     held = None
     if found.state is TaskState.INVISIBLE:
-        held = session_of(queue).run(holder, operations_of(queue), found, why.now_ms)
+        [held] = session_of(queue).run(holders, operations_of(queue), [found], why.now_ms)
     return Seen(found, why, held, events, _result(call, id_))
 
 
@@ -206,5 +240,46 @@ def _gone(call: Call, id_: str) -> Response | None:
         steps=steps,
         left_out=left_out,
         result=result,
+        payloads=shows_payloads(call),
+    )
+
+
+# Workers and their leases
+
+
+def holders(
+    queue: QueueOperations[Any], tasks: Sequence[Task[Any]], now_ms: float
+) -> Steps[list[LeaseInfo]]:
+    """Read which worker has each of some running tasks."""
+    told = yield from queue.told()
+    return [lease_info(queue.queue_name, task, now_ms, told) for task in tasks]
+
+
+LEASES_READ = 200
+"""Leases that are read for a page: those that end first."""
+
+
+def leases_of(call: Call) -> list[tuple[LeaseInfo, Any]]:
+    """Read leases, each with its task: the longest held of those that end first."""
+    chosen = Filter(TaskState.INVISIBLE)
+    now_ms = call.site.snapshot(call.name).survey.now_ms
+
+    def read() -> list[tuple[LeaseInfo, Any]]:
+        found = call.browse("search", chosen, (), LEASES_READ, LEASES_READ).tasks
+        leases = session_of(call.queue).run(holders, operations_of(call.queue), found, now_ms)
+        return list(zip(leases, found, strict=True))
+
+    pairs = call.site.shared.get(("leases", call.name), read)
+    return sorted(pairs, key=lambda pair: (pair[0].since, pair[0].token))
+
+
+def workers(call: Call) -> Response:
+    """Show the workers of a queue, and its leases, the longest held first, with their holders."""
+    snapshot = call.site.snapshot(call.name)
+    return call.render(
+        "workers.html",
+        snapshot=snapshot,
+        workers=working([snapshot])[:LEASES_READ],
+        leases=leases_of(call)[:PAGE],
         payloads=shows_payloads(call),
     )

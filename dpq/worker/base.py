@@ -11,11 +11,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, get_args
 
 from dpq.model.errors import ConfigurationError
 from dpq.model.log_fields import fields
-from dpq.model.validation import MAX_ATTEMPTS, MAX_SECONDS, number, whole_number
+from dpq.model.validation import MAX_ATTEMPTS, MAX_SECONDS, label, number, whole_number
 from dpq.queue.base import QueueBase, check_one_client
 from dpq.queue.inside import process_name, session_of
 from dpq.worker.handlers import (
@@ -28,15 +28,16 @@ from dpq.worker.handlers import (
     finder,
     kept_for,
 )
-from dpq.worker.queue_order import AskOrder, QueueOrder
-from dpq.worker.run_state import RunState
+from dpq.worker.run_state import Holding, RunState
 
 if TYPE_CHECKING:
     from dpq.model.reports import Health
     from dpq.worker.handler_calls import HandlerCalls, WorkerBackoff
-    from dpq.worker.heartbeats import Holding
 
 log = logging.getLogger(__name__)
+
+QueueOrder = Literal["strict", "round_robin"]
+"""The order of the queues: `"strict"` as they were named, `"round_robin"` each in turn."""
 
 MAX_CONCURRENCY = 10_000
 MAX_PREFETCH = 1000
@@ -75,6 +76,7 @@ class WorkerBase(Generic[Q]):
         from_errors: bool = True,
         grace: float = DEFAULT_GRACE,
         name: str | None = None,
+        version: str | None = None,
         before: Callable[[Context[Q]], Any] | None = None,
         after: Callable[[Context[Q], BaseException | None], Any] | None = None,
         on_error: Callable[[Context[Q], BaseException], Any] | None = None,
@@ -120,6 +122,8 @@ class WorkerBase(Generic[Q]):
             grace: Seconds that running handlers have to finish after `stop`, from 0 to 10 years;
                 then their tasks are given back, uncounted.
             name: The name that `dpq workers` shows; None makes one of host and process.
+            version: The version of your program, such as its commit, one word. If a worker begins
+                with another one than the worker before, the queue has an event of it.
             before: A function that is called with the context before each handler.
             after: A function that is called with the context and the error, or None, when a
                 handler has ended.
@@ -132,27 +136,18 @@ class WorkerBase(Generic[Q]):
         from dpq.worker.deliveries import Deliveries
         from dpq.worker.handler_calls import HandlerCalls
 
-        weighted = isinstance(queues, Mapping)
-        several = queues if isinstance(queues, Iterable) else ()
-        named = [queues] if isinstance(queues, QueueBase) else list(several)
-        weights = list(queues.values()) if isinstance(queues, Mapping) else [1] * len(named)
-        if not named or not all(isinstance(queue, self._kind) for queue in named):
-            raise ConfigurationError(
-                f"queues is {queues!r}: it must be a {self._kind.__name__}, or some of them"
-            )
-        check_one_client(named, self._kind)
-        if len(waits := {queue.settings.durability for queue in named}) > 1:
-            raise ConfigurationError(
-                f"the queues differ in durability ({', '.join(sorted(waits))}): a worker ends "
-                "their tasks together, so give all of them the same"
-            )
-        for weight in weights:
-            whole_number("weight", weight, 1, MAX_ATTEMPTS)
         if order not in get_args(QueueOrder):
             raise ConfigurationError(f"order is {order!r}: it must be 'strict' or 'round_robin'")
-        self.queues: tuple[Q, ...] = tuple(named)
-        hooks = {"before": before, "after": after, "on_error": on_error}
-        for what, hook in hooks.items():
+        several = queues if isinstance(queues, Iterable) else ()
+        self.queues: tuple[Q, ...] = (queues,) if isinstance(queues, QueueBase) else tuple(several)
+        self._check_queues(queues)
+        self._weights = [1] * len(self.queues)
+        self._strict = order == "strict"
+        if isinstance(queues, Mapping):
+            self._weights, self._strict = list(queues.values()), False
+        for weight in self._weights:
+            whole_number("weight", weight, 1, MAX_ATTEMPTS)
+        for what, hook in (("before", before), ("after", after), ("on_error", on_error)):
             if hook is not None and not callable(hook):
                 raise ConfigurationError(f"{what} is {hook!r}: it must be a function")
             if self._blocking and awaits(hook):
@@ -165,22 +160,23 @@ class WorkerBase(Generic[Q]):
         self.concurrency = whole_number("concurrency", concurrency, 1, MAX_CONCURRENCY)
         self.prefetch = whole_number("prefetch", prefetch, 0, MAX_PREFETCH)
         number("grace", grace, "seconds", 0, MAX_SECONDS)
-        self.grace = grace
-        if visibility is not None:
-            number("visibility", visibility, "seconds", 0.001, MAX_SECONDS)
-        if time_limit is not None:
-            number("time_limit", time_limit, "seconds", 0.001, MAX_SECONDS)
-        self.visibility = visibility
-        self.time_limit = time_limit
+        for what, seconds in (("visibility", visibility), ("time_limit", time_limit)):
+            if seconds is not None:
+                number(what, seconds, "seconds", 0.001, MAX_SECONDS)
+        self.grace, self.visibility, self.time_limit = grace, visibility, time_limit
         self.name = name or process_name()
+        if version is not None and label("version", version).split() != [version]:
+            raise ConfigurationError(f"version is {version!r}: it must be one word")
+        self.version = version or ""
         self.given_back = 0
-        self._deliveries = Deliveries(self.name, self.queues, visibility, named=by_name(handlers))
+        named = by_name(handlers)
+        self._deliveries = Deliveries(self.name, self.queues, visibility, named=named)
         self._calls: HandlerCalls[Q] = HandlerCalls(
             name=self.name,
             queues=self.queues,
             deliveries=self._deliveries,
             find=finder(handlers, blocking=self._blocking),
-            named=by_name(handlers),
+            named=named,
             time_limit=time_limit,
             before=before,
             after=after,
@@ -190,8 +186,7 @@ class WorkerBase(Generic[Q]):
             from_errors=from_errors,
         )
         self.handled = self._calls.handled
-        self._order = AskOrder(weights, "round_robin" if weighted else order)
-        self._state = RunState(until_empty=False, end=self._end)
+        self._state = RunState()
         self._on = False  # True while a run is active
         self._on_beat: Callable[[], None] | None = None  # called after each heartbeat that was sent
         self._stop_early = False  # `stop` was called before the run began
@@ -203,6 +198,19 @@ class WorkerBase(Generic[Q]):
     _fetcher: Any
     _runner: Any
     _telling: Any
+
+    def _check_queues(self, given: object) -> None:
+        queues = self.queues
+        if not queues or not all(isinstance(queue, self._kind) for queue in queues):
+            raise ConfigurationError(
+                f"queues is {given!r}: it must be a {self._kind.__name__}, or some of them"
+            )
+        check_one_client(list(queues), self._kind)
+        if len(waits := {queue.settings.durability for queue in queues}) > 1:
+            raise ConfigurationError(
+                f"the queues differ in durability ({', '.join(sorted(waits))}): a worker ends "
+                "their tasks together, so give all of them the same"
+            )
 
     @property
     def stopping(self) -> bool:
@@ -217,11 +225,7 @@ class WorkerBase(Generic[Q]):
         hangs is no stuck loop: `workers` shows it. The worker is ready while it runs, `stop` was
         not called, and the server answers.
         """
-        from dpq.model.reports import Health
-
-        if not self._on:
-            return Health(live=True, ready=False, reasons=("it does not run",))
-        return self._state.pulse.health(stopping=self._state.stopping)
+        return self._state.pulse.health(running=self._on, stopping=self._state.stopping)
 
     def stop(self) -> None:
         """Let `run` end, as after SIGTERM; the second call ends the grace.
@@ -242,7 +246,6 @@ class WorkerBase(Generic[Q]):
         raise NotImplementedError
 
     def _cut_short(self) -> None:
-        """Let the run end without grace."""
         raise NotImplementedError
 
     # One run
@@ -251,29 +254,29 @@ class WorkerBase(Generic[Q]):
         self, state: RunState, change: Any, fetcher: Any, wakeups: Any, telling: Any
     ) -> None:
         """Make the fetcher of a run, and the loop that tells of it: parts of one kind of worker."""
-        from dpq.worker.fetch_plan import FetchPlan
+        from dpq.worker.fetch_plan import AskOrder, FetchPlan
 
-        queues: Sequence[Any] = self.queues
-        session = session_of(queues[0])
-        plan = FetchPlan(
-            name=self.name,
-            queues=queues,
-            order=self._order,
-            deliveries=self._deliveries,
-            state=state,
-            visibility=self.visibility,
-            prefetch=self.prefetch,
-            concurrency=self.concurrency,
-        )
+        session: Any = session_of(state.queues[0])
+        plan = FetchPlan(state, AskOrder(self._weights, strict=self._strict), self._deliveries)
         waiter = wakeups(session.connections, plan.markers(), change)
         self._fetcher = fetcher(plan, session, waiter, change)
-        told = (self.name, queues, self.concurrency, state, session, self._calls.progress)
-        self._telling = telling(*told)
+        self._telling = telling(state, session, self._calls.progress)
         self._telling.on_beat = self._on_beat
 
     def _held(self) -> list[Holding]:
-        """List the tasks that the worker holds; any thread may call it."""
         return [*self._runner.running, *self._fetcher.held]
+
+    def _new_state(self, until_empty: bool) -> RunState:
+        return RunState(
+            name=self.name,
+            queues=self.queues,
+            concurrency=self.concurrency,
+            prefetch=self.prefetch,
+            visibility=self.visibility,
+            version=self.version,
+            until_empty=until_empty,
+            end=self._end,
+        )
 
     def _begin_run(self, state: RunState) -> None:
         """Take over the state of a run that begins; it ends at once if a stop came before."""
@@ -284,13 +287,12 @@ class WorkerBase(Generic[Q]):
         self._began = time.monotonic()
         self._handled_before = Counter(self.handled)
 
-    def _log_given_back(self) -> None:
-        if self.given_back:
-            log.warning(
-                "%s: gives back %d tasks whose handlers still run",
-                *(self.name, self.given_back),
-                extra=fields("given_back", worker=self.name, count=self.given_back),
-            )
+    def _gave_back(self, count: int) -> None:
+        self.given_back = count
+        if count:
+            about = fields("given_back", worker=self.name, count=count)
+            text = "%s: gives back %d tasks whose handlers still run"
+            log.warning(text, self.name, count, extra=about)
 
     def _log_totals(self) -> None:
         ends = self.handled - self._handled_before

@@ -9,19 +9,21 @@ from typing import Any, Self
 class Change:
     """The sign that a handler has ended, or that the run is to end.
 
-    One thread at a time waits for it, at a socket: so it can wait for the server, too.
+    One thread at a time waits for it, at a socket: so it can wait for the server, too. All callers
+    hold the lock, except during `others` and `heard`.
     """
 
     def __init__(self, lock: Any) -> None:
-        self._lock = lock  # held by all callers, except during `others` and `heard`
+        self._lock = lock
         self._ear, self._bell = socket.socketpair()
         self._noted = self._waits = self._rung = False
 
     def note(self) -> None:
         """Note a change; the thread that waits for it goes on."""
         self._noted = True
-        if self._waits:
-            self._ring()
+        if self._waits and not self._rung:
+            self._rung = True
+            self._bell.send(b"!")
 
     def forget(self) -> bool:
         """Wait for the next change from now on; return True if there was one."""
@@ -39,7 +41,7 @@ class Change:
         """Give what ends a wait at the server; the lock is free meanwhile."""
         self._waits = True
         if self._noted:
-            self._ring()
+            self.note()
         try:
             with self.others():
                 yield self
@@ -49,13 +51,7 @@ class Change:
                 self._rung = False
                 self._ear.recv(1)
 
-    def _ring(self) -> None:
-        if not self._rung:
-            self._rung = True
-            self._bell.send(b"!")
-
     def done(self) -> bool:
-        """Return True if there was a change."""
         return self._noted
 
     def fileno(self) -> int:
@@ -72,6 +68,5 @@ class Change:
             self._lock.acquire()
 
     def close(self) -> None:
-        """Close the sockets."""
         self._ear.close()
         self._bell.close()

@@ -1,4 +1,4 @@
-"""Asyncio's part of a fetcher: the sign that something has changed. change.py is for threads."""
+"""The sign of asyncio that something has changed; change.py, for threads, says what it does."""
 
 import asyncio
 from contextlib import AbstractContextManager, nullcontext
@@ -11,25 +11,20 @@ class AsyncChange:
         self._noted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def note(self) -> None:
-        """Note a change; whoever waits for it goes on."""
         if not self._noted.done():
             self._noted.set_result(None)
 
     def forget(self) -> bool:
-        """Wait for the next change from now on; return True if there was one."""
         changed = self._noted.done()
         if changed:
             self._noted = asyncio.get_running_loop().create_future()
         return changed
 
     async def wait(self, seconds: float | None) -> None:
-        """Wait for the change, at most so long; None waits for ever."""
         await asyncio.wait([self._noted], timeout=seconds)
 
     def heard(self) -> "AbstractContextManager[asyncio.Future[None]]":
-        """Give what ends a wait at the server."""
         return nullcontext(self._noted)
 
     def others(self) -> AbstractContextManager[None]:
-        """Let others go on during a round trip: an event loop does."""
         return nullcontext()

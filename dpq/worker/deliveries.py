@@ -157,14 +157,10 @@ class Deliveries:
         return told + together + others
 
     def _ack(self, queue_index: int, done: list[Done]) -> Ending:
-        costs = [each.cost for each in done]
-        lines = [each.kept for each in done]
-        ack = self._operations[queue_index].ack_many(
-            [each.task for each in done],
-            None if costs.count(None) == len(costs) else costs,
-            lines if any(lines) else None,
-        )
-        return Ending(ack, done)
+        tasks, costs = [each.task for each in done], [each.cost for each in done]
+        spent = None if costs.count(None) == len(costs) else costs
+        lines = [each.kept for each in done] if any(each.kept for each in done) else None
+        return Ending(self._operations[queue_index].ack_many(tasks, spent, lines), done)
 
     def _end(self, done: Done) -> Ending:
         """End a delivery by the error of its handler; fail it if that error makes no sense."""
@@ -182,9 +178,11 @@ class Deliveries:
 
     def answered(self, sent: Sequence[Ending], results: Sequence[Any]) -> list[Done]:
         """Take in the answers; return the deliveries whose end must be sent once more."""
-        for ending, result in zip(sent, results, strict=True):
-            self._log_end(ending, result)
-        again = to_send_again(self._name, sent, results)
+        again = [
+            each._replace(budgets=())
+            for ending, result in zip(sent, results, strict=True)
+            for each in self._answered(ending, result)
+        ]
         waiting = {id(each.task) for each in again}
         for _, done, _ in sent:
             self.forget(each for each in done if id(each.task) not in waiting)
@@ -193,49 +191,38 @@ class Deliveries:
                 self.hold(each.queue_index, [each.task])
         return again
 
-    def _log_end(self, ending: Ending, result: Any) -> None:
+    def _answered(self, ending: Ending, result: Any) -> Sequence[Done]:
+        """Log what has become of an ending; return the deliveries that it has not ended."""
+        name, done = self._name, ending.done
         if isinstance(result, LeaseLostError):
-            for each in ending.done:
+            for each in done:
                 if each.task.id in result.task_ids:
-                    self._log.lost(self._queue_of(each), each.task, result.action)
-        elif ending.error is not None and (
-            not isinstance(result, Exception) or isinstance(result, NotConfirmedError)
-        ):  # a change without confirmation was made all the same
-            (only,) = ending.done
-            self._log.ended(self._queue_of(only), only.task, ending.error, result)
-
-    def _queue_of(self, done: Done) -> str:
-        return self._queues[done.queue_index].queue_name
+                    queue = self._queues[each.queue_index].queue_name
+                    self._log.lost(queue, each.task, result.action)
+        elif not isinstance(result, Exception) or isinstance(result, NotConfirmedError):
+            if isinstance(result, Exception):  # the change was made; a second try confirms nothing
+                log.warning("%s: %s", name, result, extra=fields("not_confirmed", worker=name))
+            if ending.error is not None:
+                (only,) = done
+                queue = self._queues[only.queue_index].queue_name
+                self._log.ended(queue, only.task, ending.error, result)
+        elif not done:
+            line = error_line(result)
+            about = fields("not_observed", worker=name, error=line)
+            log.warning("%s: cannot tell what a host has left: %s", name, line, extra=about)
+        else:
+            line = error_line(result)
+            about = fields("not_ended", worker=name, count=len(done), error=line)
+            log.warning("%s: cannot end %d deliveries now: %s", name, len(done), line, extra=about)
+            return _next_try(done, result)
+        return ()
 
     def forget(self, done: Iterable[Done]) -> None:
-        """Stop extending the leases of ended deliveries."""
         for each in done:
             leases_of(self._queues[each.queue_index]).ended(each.task)
 
 
-def to_send_again(name: str, sent: Sequence[Ending], results: Sequence[Any]) -> list[Done]:
-    """Return the deliveries whose end must be sent once more: it may not have reached the server.
-
-    A result is that of an operation, or the error that it ended with.
-    """
-    again: list[Done] = []
-    for (_, done, _), result in zip(sent, results, strict=True):
-        if not isinstance(result, Exception) or isinstance(result, LeaseLostError):
-            continue
-        line = error_line(result)
-        if isinstance(result, NotConfirmedError):  # a second try would not confirm it
-            log.warning("%s: %s", name, result, extra=fields("not_confirmed", worker=name))
-        elif not done:
-            about = fields("not_observed", worker=name, error=line)
-            log.warning("%s: cannot tell what a host has left: %s", name, line, extra=about)
-        else:
-            about = fields("not_ended", worker=name, count=len(done), error=line)
-            log.warning("%s: cannot end %d deliveries now: %s", name, len(done), line, extra=about)
-            again += [each._replace(budgets=()) for each in _next_try(done, result)]
-    return again
-
-
-def _next_try(done: Sequence[Done], error: Exception) -> list[Done]:
+def _next_try(done: Sequence[Done], error: Exception) -> Sequence[Done]:
     if isinstance(error, RedisError):
         # Without memory a server refuses a result, and nothing else of an ack.
         full = "maxmemory" in str(error)

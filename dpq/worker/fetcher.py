@@ -20,22 +20,15 @@ from redis.exceptions import RedisError
 
 from dpq.limits.signals import RateLimited
 from dpq.link.blocks import block_seconds
+from dpq.link.cluster import forbidden
 from dpq.link.waiter import Waiter, sleep
-from dpq.link.watches import (
-    Marker,
-    Watch,
-    owned_markers,
-    owned_of_queues,
-    time_left,
-    watches_after,
-)
+from dpq.link.watches import Marker, Watch, owned_markers, owned_of_queues, time_left, watches_after
 from dpq.model.backoff import FIRST_PAUSE_SECONDS
 from dpq.script.command import Steps
 from dpq.worker.change import Change
 from dpq.worker.deliveries import Done, Taken
-from dpq.worker.fetch_plan import FetchPlan, none_live
-from dpq.worker.heartbeats import Holding
-from dpq.worker.run_state import EXCHANGE, LATEST_ACK_SECONDS
+from dpq.worker.fetch_plan import FetchPlan
+from dpq.worker.run_state import EXCHANGE, LATEST_ACK_SECONDS, Holding
 
 LOOK_SECONDS = 0.1
 """Seconds of a block of a client that is not Redis's own: perhaps no change ends it."""
@@ -77,13 +70,11 @@ class WakeUps:
         self.watches = []
 
     def follow(self, markers: Sequence[str]) -> None:
-        """Wait on these markers from now on, which may be the same."""
         if tuple(markers) != self._waiter.markers:
             self.close()
             self._waiter = _Patient(self._connections, markers)
 
     def close(self) -> None:
-        """Stop waiting, and close the connections."""
         self.stop()
         self._waiter.close()
 
@@ -99,14 +90,11 @@ class Fetcher:
     def __init__(self, plan: FetchPlan, session: Any, wakeups: WakeUps, change: Change) -> None:
         self.ends: list[Done] = []
         self.change = change
-        self._plan = plan
-        self._deliveries = plan.deliveries
-        self._state = plan.state
-        self._session = session
-        self._wakeups = wakeups
-        self._prefetch = plan.prefetch
+        self._plan, self._deliveries, self._state = plan, plan.deliveries, plan.state
+        self._session, self._wakeups = session, wakeups
+        self._prefetch = plan.state.prefetch
         # Handlers that end together would begin together again, and idle while all are fetched.
-        self._at_once = max(AT_ONCE, plan.concurrency // AT_ONCE, plan.prefetch)
+        self._at_once = max(AT_ONCE, plan.state.concurrency // AT_ONCE, self._prefetch)
         self._taken: deque[Taken] = deque()
         self._ends_since = math.inf  # the time when the oldest of the ends was added
         self._look = True  # True if the server is to be asked
@@ -152,7 +140,6 @@ class Fetcher:
             self._look = self._wakeups.wait(until) or self._look
 
     def _turn(self) -> None:
-        """Ask other queues from now on."""
         self._quiet = self._state.quiet
         self._wakeups.stop()
         if self._plan.heard:
@@ -194,12 +181,11 @@ class Fetcher:
     def _ask_each(
         self, room: int, beyond: int, by_queue: dict[int, list[Watch]]
     ) -> tuple[list[Taken], bool]:
-        """Send pop after pop; return the tasks, and True if each queue has answered.
-
-        What each of them says of its next moment stands in `by_queue` then.
-        """
+        """Send pop after pop; return the tasks, and True if all have answered, into `by_queue`."""
         plan, taken = self._plan, list[Taken]()
         for index in plan.asked():
+            if len(taken) >= room:
+                return taken, False
             sent, before = time.monotonic(), by_queue.get(index, [])
             batch = self._exchange(plan.pop(index, room - len(taken), before, beyond))
             plan.timed(sent)
@@ -211,14 +197,22 @@ class Fetcher:
             self._taken = deque(sorted([*self._taken, *new], key=lambda each: each.at))
             by_queue[index] = watches_after(batch, before, plan.ahead)
             self._look = self._look or bool(batch.failed)  # more may stand behind the refused task
-            if len(taken) >= room:
-                return taken, False
         return taken, True
 
     def _all_gone(self) -> bool:
+        """Return True if no queue has a live task, as far as all of them say.
+
+        Raise the error if the user may not read the stats: the worker would wait for ever.
+        """
         counts = [operations.stats() for operations in self._plan.operations]
         with self.change.others():
-            return none_live(self._session.send_all(counts))
+            answers = self._session.send_all(counts)
+        for answer in filter(forbidden, answers):
+            raise answer
+        return not any(
+            isinstance(each, Exception) or each.ready + each.delayed + each.invisible + each.waiting
+            for each in answers
+        )
 
     def _exchange(self, *operations: Steps[Any]) -> Any:
         """Send the ends of deliveries, and run operations; return the last result."""
@@ -226,12 +220,11 @@ class Fetcher:
         if not (operations and self._plan.confirms):
             done, self.ends, self._ends_since = self.ends, done, math.inf
         endings = self._deliveries.endings(done)
+        sent = [*(each.operation for each in endings), *operations]
         self._state.pulse.move(EXCHANGE)
         try:
             with self.change.others():
-                results = self._session.send_all(
-                    [*(each.operation for each in endings), *operations]
-                )
+                results = self._session.send_all(sent)
         except BaseException:
             self.ends = done + self.ends
             raise
@@ -271,10 +264,6 @@ class Fetcher:
 
     # Ends of deliveries
 
-    def took(self, seconds: float) -> None:
-        """Take in how long a handler ran."""
-        self._plan.handled(seconds)
-
     def add(self, done: Done) -> None:
         """Take over the end of a delivery; after a 429, give back what would hit the same limit."""
         self.ends.append(done)
@@ -282,8 +271,11 @@ class Fetcher:
             self._give_back_taken(lambda taken: done.closes(taken.queue_index, taken.lease.task))
         self._ends_since = min(self._ends_since, time.monotonic())
 
-    def confirm(self) -> None:
-        """Send the ends of deliveries now, if they wait for a confirmation."""
+    def handled(self, done: Done | None, seconds: float) -> None:
+        """Take over the end of a handler that ran so long; wait if its end is to be confirmed."""
+        self._plan.handled(seconds)
+        if done:
+            self.add(done)
         if self._plan.confirms:
             self.send_ends()
 
@@ -316,7 +308,6 @@ class Fetcher:
     # The end of a run
 
     def give_back_unbegun(self) -> None:
-        """Give back the tasks that no handler has begun."""
         self._give_back_taken(lambda _: True)
         self.send_ends()
 

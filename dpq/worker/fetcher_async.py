@@ -19,22 +19,15 @@ from redis.exceptions import RedisError
 
 from dpq.limits.signals import RateLimited
 from dpq.link.blocks import block_seconds
+from dpq.link.cluster import forbidden
 from dpq.link.waiter_async import AsyncWaiter, sleep
-from dpq.link.watches import (
-    Marker,
-    Watch,
-    owned_markers,
-    owned_of_queues,
-    time_left,
-    watches_after,
-)
+from dpq.link.watches import Marker, Watch, owned_markers, owned_of_queues, time_left, watches_after
 from dpq.model.backoff import FIRST_PAUSE_SECONDS
 from dpq.script.command import Steps
 from dpq.worker.change_async import AsyncChange
 from dpq.worker.deliveries import Done, Taken
-from dpq.worker.fetch_plan import FetchPlan, none_live
-from dpq.worker.heartbeats import Holding
-from dpq.worker.run_state import EXCHANGE, LATEST_ACK_SECONDS
+from dpq.worker.fetch_plan import FetchPlan
+from dpq.worker.run_state import EXCHANGE, LATEST_ACK_SECONDS, Holding
 
 LOOK_SECONDS = 0.1
 """Seconds of a block of a client that is not Redis's own: perhaps no change ends it."""
@@ -76,13 +69,11 @@ class AsyncWakeUps:
         self.watches = []
 
     async def follow(self, markers: Sequence[str]) -> None:
-        """Wait on these markers from now on, which may be the same."""
         if tuple(markers) != self._waiter.markers:
             await self.aclose()
             self._waiter = _Patient(self._connections, markers)
 
     async def aclose(self) -> None:
-        """Stop waiting, and close the connections."""
         await self.stop()
         await self._waiter.aclose()
 
@@ -100,14 +91,11 @@ class AsyncFetcher:
     ) -> None:
         self.ends: list[Done] = []
         self.change = change
-        self._plan = plan
-        self._deliveries = plan.deliveries
-        self._state = plan.state
-        self._session = session
-        self._wakeups = wakeups
-        self._prefetch = plan.prefetch
+        self._plan, self._deliveries, self._state = plan, plan.deliveries, plan.state
+        self._session, self._wakeups = session, wakeups
+        self._prefetch = plan.state.prefetch
         # Handlers that end together would begin together again, and idle while all are fetched.
-        self._at_once = max(AT_ONCE, plan.concurrency // AT_ONCE, plan.prefetch)
+        self._at_once = max(AT_ONCE, plan.state.concurrency // AT_ONCE, self._prefetch)
         self._taken: deque[Taken] = deque()
         self._ends_since = math.inf  # the time when the oldest of the ends was added
         self._look = True  # True if the server is to be asked
@@ -153,7 +141,6 @@ class AsyncFetcher:
             self._look = await self._wakeups.wait(until) or self._look
 
     async def _turn(self) -> None:
-        """Ask other queues from now on."""
         self._quiet = self._state.quiet
         await self._wakeups.stop()
         if self._plan.heard:
@@ -195,12 +182,11 @@ class AsyncFetcher:
     async def _ask_each(
         self, room: int, beyond: int, by_queue: dict[int, list[Watch]]
     ) -> tuple[list[Taken], bool]:
-        """Send pop after pop; return the tasks, and True if each queue has answered.
-
-        What each of them says of its next moment stands in `by_queue` then.
-        """
+        """Send pop after pop; return the tasks, and True if all have answered, into `by_queue`."""
         plan, taken = self._plan, list[Taken]()
         for index in plan.asked():
+            if len(taken) >= room:
+                return taken, False
             sent, before = time.monotonic(), by_queue.get(index, [])
             batch = await self._exchange(plan.pop(index, room - len(taken), before, beyond))
             plan.timed(sent)
@@ -212,14 +198,22 @@ class AsyncFetcher:
             self._taken = deque(sorted([*self._taken, *new], key=lambda each: each.at))
             by_queue[index] = watches_after(batch, before, plan.ahead)
             self._look = self._look or bool(batch.failed)  # more may stand behind the refused task
-            if len(taken) >= room:
-                return taken, False
         return taken, True
 
     async def _all_gone(self) -> bool:
+        """Return True if no queue has a live task, as far as all of them say.
+
+        Raise the error if the user may not read the stats: the worker would wait for ever.
+        """
         counts = [operations.stats() for operations in self._plan.operations]
         with self.change.others():
-            return none_live(await self._session.send_all(counts))
+            answers = await self._session.send_all(counts)
+        for answer in filter(forbidden, answers):
+            raise answer
+        return not any(
+            isinstance(each, Exception) or each.ready + each.delayed + each.invisible + each.waiting
+            for each in answers
+        )
 
     async def _exchange(self, *operations: Steps[Any]) -> Any:
         """Send the ends of deliveries, and run operations; return the last result."""
@@ -227,12 +221,11 @@ class AsyncFetcher:
         if not (operations and self._plan.confirms):
             done, self.ends, self._ends_since = self.ends, done, math.inf
         endings = self._deliveries.endings(done)
+        sent = [*(each.operation for each in endings), *operations]
         self._state.pulse.move(EXCHANGE)
         try:
             with self.change.others():
-                results = await self._session.send_all(
-                    [*(each.operation for each in endings), *operations]
-                )
+                results = await self._session.send_all(sent)
         except BaseException:
             self.ends = done + self.ends
             raise
@@ -272,10 +265,6 @@ class AsyncFetcher:
 
     # Ends of deliveries
 
-    def took(self, seconds: float) -> None:
-        """Take in how long a handler ran."""
-        self._plan.handled(seconds)
-
     def add(self, done: Done) -> None:
         """Take over the end of a delivery; after a 429, give back what would hit the same limit."""
         self.ends.append(done)
@@ -283,8 +272,11 @@ class AsyncFetcher:
             self._give_back_taken(lambda taken: done.closes(taken.queue_index, taken.lease.task))
         self._ends_since = min(self._ends_since, time.monotonic())
 
-    async def confirm(self) -> None:
-        """Send the ends of deliveries now, if they wait for a confirmation."""
+    async def handled(self, done: Done | None, seconds: float) -> None:
+        """Take over the end of a handler that ran so long; wait if its end is to be confirmed."""
+        self._plan.handled(seconds)
+        if done:
+            self.add(done)
         if self._plan.confirms:
             await self.send_ends()
 
@@ -317,7 +309,6 @@ class AsyncFetcher:
     # The end of a run
 
     async def give_back_unbegun(self) -> None:
-        """Give back the tasks that no handler has begun."""
         self._give_back_taken(lambda _: True)
         await self.send_ends()
 

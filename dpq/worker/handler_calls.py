@@ -1,7 +1,4 @@
-"""The calls of handlers: their contexts, hooks, counts and log lines.
-
-The runners of both workers share it. It calls hooks, but no handler.
-"""
+"""The calls of handlers, for both runners: contexts, hooks, counts, log lines. It calls none."""
 
 from __future__ import annotations
 
@@ -13,26 +10,20 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 from dpq.limits.budget import budgets_in, is_answer
-from dpq.limits.signals import RateLimited, Release, Retry, Signal, signal_of
+from dpq.limits.signals import RateLimited, Reject, Release, Retry, Signal
 from dpq.model.display import attempt_of
+from dpq.model.errors import PayloadError
 from dpq.model.log_fields import fields
+from dpq.model.results import result_line
 from dpq.model.validation import delay_milliseconds
 from dpq.queue.end_log import about, in_words, log_failed, name_of
 from dpq.worker.deliveries import Deliveries, Done, Taken
-from dpq.worker.handlers import (
-    CANCELLED,
-    LEASE_LOST,
-    Context,
-    Handler,
-    Q,
-    check_result,
-    kept_line,
-)
-from dpq.worker.heartbeats import Holding, ProgressNotes
-from dpq.worker.run_state import RunState
+from dpq.worker.handlers import CANCELLED, LEASE_LOST, Context, Handler, Q, check_result
+from dpq.worker.run_state import Holding, ProgressNotes, RunState
 
 if TYPE_CHECKING:
     from dpq.model.task import Task
@@ -47,13 +38,6 @@ NO_FAILURE = (RateLimited, Release, CancelledError)
 """The errors of a handler that count as no failed attempt; `on_error` is not called for them."""
 
 
-class Tracing(Protocol):
-    """An object that follows one call of a handler, until its hooks have ended."""
-
-    def end(self, error: BaseException | None) -> None:
-        """Take note of the end of the call, in the thread or asyncio task in which it began."""
-
-
 @dataclass(slots=True, eq=False)
 class Call:
     """One call of a handler, until its end was handed over."""
@@ -62,7 +46,7 @@ class Call:
     lease: Lease
     context: Context[Any]
     limit: float | None  # seconds that it may run
-    tracing: Tracing | None = None
+    tracing: Any = None  # it follows the call until its hooks have ended
     began: float = field(default_factory=time.monotonic)
     kept: str = ""  # the line of its result
     ended: bool = False  # its thread or asyncio task is about to hand the end over
@@ -73,16 +57,13 @@ class Call:
         return self.lease.task
 
     def arguments(self, handler: Handler) -> tuple[Any, ...]:
-        """Return the arguments of its handler."""
         return (self.task, self.context) if handler.takes_context else (self.task,)
 
     @property
     def holding(self) -> Holding:
-        """The task as a heartbeat tells of it."""
         return Holding(self.queue_index, self.task, self.began)
 
     def lose(self) -> None:
-        """Tell the handler that its lease is lost, and why."""
         self.context._lose(CANCELLED if self.lease.cancelled else LEASE_LOST)
 
 
@@ -91,7 +72,7 @@ class HandlerCalls(Generic[Q]):
     """The handlers, the hooks and the counts of a worker, for all its runs."""
 
     # Begins to follow the handler of a task of a queue. `dpq.otel` sets it, for all workers.
-    traced: ClassVar[staticmethod[[Any, Task[Any]], Tracing | None] | None] = None
+    traced: ClassVar[staticmethod[[Any, Task[Any]], Any] | None] = None
 
     name: str
     queues: Sequence[Q]
@@ -113,10 +94,8 @@ class HandlerCalls(Generic[Q]):
         """Make a call; its context says `lost` from the moment when the lease is lost."""
         queue_index, lease, _ = taken
         queue, task = self.queues[queue_index], lease.task
-        context: Context[Q] = Context(
-            *(queue, task, lambda: state.stopping),
-            lambda text: self.progress.note(queue_index, task, text),
-        )
+        tell = partial(self.progress.note, queue_index, task)
+        context: Context[Q] = Context(queue, task, lambda: state.stopping, tell)
         call = Call(queue_index, lease, context, task.time_limit or self.time_limit)
         lease.lost = call.lose
         if not lease.alive:  # the lease was lost before `lease.lost` was set
@@ -124,7 +103,6 @@ class HandlerCalls(Generic[Q]):
         return call
 
     def start(self, call: Call) -> None:
-        """Take note that a handler starts, in its thread or asyncio task."""
         call.began = time.monotonic()
         if self.traced:
             call.tracing = self.traced(self.queues[call.queue_index], call.task)
@@ -132,8 +110,7 @@ class HandlerCalls(Generic[Q]):
     def take_result(self, call: Call, handler: Handler, result: Any) -> None:
         """Keep the line of a handler's result, if it is to be kept; read an answer of HTTP.
 
-        Raise an error if it cannot be kept, or shows that the handler has not done its work. The
-        first result that is dropped is logged.
+        Raise an error if it cannot be kept, or shows that the handler has not done its work.
         """
         if result is not None:
             check_result(handler, result)
@@ -141,7 +118,10 @@ class HandlerCalls(Generic[Q]):
         named = getattr(getattr(handler.call, "__self__", None), "kept", None)  # a named task's
         keep = self.keep if named is None else named
         if keep:
-            call.kept = kept_line(result, keep, call.task)
+            try:
+                call.kept = result_line(result, keep, call.task)
+            except PayloadError as wrong:
+                raise Reject(f"its result cannot be kept: {wrong}") from wrong
         elif result is not None and not is_answer(result):
             text = (
                 f"has returned a {type(result).__name__}, which is dropped, as later results are: "
@@ -156,10 +136,7 @@ class HandlerCalls(Generic[Q]):
         """
         if call.tracing:
             call.tracing.end(error)
-        context, task = call.context, call.task
-        budgets = tuple(context.budgets.values())
-        done = Done(call.queue_index, task, error, budgets=budgets, cost=context.told)
-        done = done._replace(kept=call.kept, delay=self._delay_after(call, error))
+        done = self.ending(call, error)
         call.ended = True
         held = self.deliveries.claim(done)
         how = "done" if error is None else type(error).__name__
@@ -167,16 +144,19 @@ class HandlerCalls(Generic[Q]):
         self._log_end(call, error, held=held)
         return done if held else None
 
-    def overdue(self, call: Call, error: TimeoutError) -> Done:
-        """Describe the end of a delivery whose handler still runs."""
-        delay = self._delay_after(call, error)
-        return Done(call.queue_index, call.task, error, cost=call.context.told, delay=delay)
+    def ending(self, call: Call, error: BaseException | None) -> Done:
+        """Describe the end of the delivery of a call, whose handler may still run."""
+        context = call.context
+        return Done(
+            *(call.queue_index, call.task, error),
+            budgets=tuple(context.budgets.values()),
+            cost=context.told,
+            kept=call.kept,
+            delay=self._delay_after(call, error),
+        )
 
     def _delay_after(self, call: Call, error: BaseException | None) -> float | timedelta | None:
-        """Ask the worker's backoff for the delay after a failed attempt; None if it says none.
-
-        If the backoff raises an error, or says what is no delay, the task takes its own.
-        """
+        """Ask the worker's backoff for the delay after a failed attempt; None for its own."""
         failed = isinstance(error, Exception) and not isinstance(error, Signal)
         asks = isinstance(error, Retry) and error.delay is None
         if self.backoff is None or call.overdue or not (failed or asks):
@@ -194,10 +174,6 @@ class HandlerCalls(Generic[Q]):
             return None
         return delay
 
-    def signal_of(self, raised: BaseException) -> BaseException:
-        """Return the error that decides about a task, from what its handler has raised."""
-        return signal_of(raised, from_errors=self.from_errors)
-
     def call_hook(self, hook: Callable[..., Any] | None, *args: Any) -> Any:
         """Call a hook, if there is one; return its result, which may have to be awaited."""
         try:
@@ -206,19 +182,16 @@ class HandlerCalls(Generic[Q]):
             self.log_hook()
 
     def log_hook(self) -> None:
-        """Log the error of a hook, which is handled now."""
         log.exception("%s: a hook failed", self.name, extra=fields("hook_failed", worker=self.name))
 
     def hooks_at_end(
         self, context: Context[Q], error: BaseException | None
     ) -> Iterator[tuple[Callable[..., Any] | None, tuple[Any, ...]]]:
-        """List the hooks to call when a handler has ended, with their arguments."""
         if error is not None and not isinstance(error, NO_FAILURE):
             yield self.on_error, (context, error)
         yield self.after, (context, error)
 
     def _about(self, call: Call) -> tuple[str, str | None]:
-        """Return the names of the queue and, if tasks have names, of the task."""
         queue = self.queues[call.queue_index].queue_name
         return queue, name_of(call.task) if self.named else None
 
@@ -228,9 +201,8 @@ class HandlerCalls(Generic[Q]):
             self._told.add(event)
             queue, name = self._about(call)
             more = about(event, self.name, queue, call.task, task=name)
-            said = in_words(call.task, name)
-            error = sys.exception()
-            log.log(level, "%s: task %s %s", queue, said, text, exc_info=error, extra=more)
+            words = (queue, in_words(call.task, name), text)
+            log.log(level, "%s: task %s %s", *words, exc_info=sys.exception(), extra=more)
 
     def _log_end(self, call: Call, error: BaseException | None, *, held: bool) -> None:
         """Log the end of a handler, with its time, and a failed attempt, with its traceback."""

@@ -1,7 +1,4 @@
-"""The handlers of a worker: their kinds, the search for the handler of a task, their results.
-
-Both workers, `Tasks` and the worker command call it. It runs no handler, and does no I/O.
-"""
+"""The handlers of a worker: their context, their kinds, which one a task gets. No I/O."""
 
 from __future__ import annotations
 
@@ -11,24 +8,15 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from types import CoroutineType, NoneType, UnionType
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Generic,
-    NamedTuple,
-    Protocol,
-    Union,
-    get_args,
-    get_origin,
-)
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, Union, get_args, get_origin
 
 from typing_extensions import TypeVar
 
 from dpq.limits.budget import read_answer
 from dpq.limits.cost import write_spent
 from dpq.limits.signals import Reject
-from dpq.model.errors import ConfigurationError, PayloadError
-from dpq.model.results import DEFAULT_KEEP, keep_seconds, progress_text, result_line
+from dpq.model.errors import ConfigurationError
+from dpq.model.results import DEFAULT_KEEP, keep_seconds, progress_text
 from dpq.model.validation import MAX_SECONDS, number
 
 if TYPE_CHECKING:
@@ -41,7 +29,6 @@ Q = TypeVar("Q", bound="QueueBase[Any]", default=Any)
 
 GENERATOR_HANDLER = "is a generator, and calling it runs nothing of it: let it return"
 ASYNC_HANDLER = "is a coroutine function, and Worker has threads: give it to an AsyncWorker"
-
 
 LEASE_LOST, CANCELLED, TIME_LIMIT = "lease lost", "cancelled", "time limit"
 """The reasons why a handler works in vain."""
@@ -70,15 +57,12 @@ class Context(Generic[Q]):
         stopping: Callable[[], bool],
         tell: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self.queue = queue
-        self.task = task
-        self.lost = False
-        self.reason = ""
+        self.queue, self.task = queue, task
+        self.lost, self.reason = False, ""
         self._news: threading.Event | None = None  # set once `lost` is True
         self.told: dict[str, int] | None = None
         self.budgets: dict[str, Budget] = {}
-        self._stopping = stopping
-        self._tell = tell
+        self._stopping, self._tell = stopping, tell
 
     def progress(self, done: float, total: float | None = None, text: str = "") -> None:
         """Tell how far the work is: `get`, `dpq get ID --wait` and the task's page show it.
@@ -168,11 +152,7 @@ class Finder(Protocol):
     """An object that finds the handler of a task, such as a `Tasks`."""
 
     def find(self, task: Task[Any]) -> Callable[..., Any]:
-        """Return the handler, which is called as `handler(task, context)`.
-
-        Raises:
-            Reject: There is no handler.
-        """
+        """Return the handler, to be called as `handler(task, context)`; Reject if there is none."""
         ...
 
 
@@ -187,15 +167,11 @@ class Handler(NamedTuple):
     takes_context: bool
 
 
-def finder(handlers: Handlers, *, blocking: bool = False) -> Callable[[Task[Any]], Handler]:
-    """Make a function that finds the handler of a task; `blocking`: refuse coroutine functions.
-
-    Raise ConfigurationError if `handlers` is none of the three kinds.
-    """
-    if blocking:
-        for function in functions_of(handlers):
-            if awaits(function):
-                raise ConfigurationError(f"handler {function!r} {ASYNC_HANDLER}")
+def finder(handlers: Any, *, blocking: bool = False) -> Callable[[Task[Any]], Handler]:
+    """Make a function that finds the handler of a task; `blocking`: refuse coroutine functions."""
+    for function in functions_of(handlers) if blocking else ():
+        if awaits(function):
+            raise ConfigurationError(f"handler {function!r} {ASYNC_HANDLER}")
     if isinstance(handlers, Mapping):
         by_name = {name: _handler(handler) for name, handler in handlers.items()}
 
@@ -207,9 +183,8 @@ def finder(handlers: Handlers, *, blocking: bool = False) -> Callable[[Task[Any]
             return by_name[name]
 
         return find_by_name
-    if hasattr(handlers, "find") and not isinstance(handlers, str):
-        find = handlers.find
-        return lambda task: Handler(find(task), takes_context=True)
+    if _finds(handlers):
+        return lambda task: Handler(handlers.find(task), takes_context=True)
     only = _handler(handlers)
     return lambda task: only
 
@@ -255,14 +230,17 @@ def by_name(handlers: Handlers) -> bool:
     return isinstance(handlers, Mapping) or hasattr(handlers, "names")
 
 
-def functions_of(handlers: Handlers) -> list[Any]:
-    """List the functions of handlers, as far as they are known."""
+def functions_of(handlers: Any) -> list[Any]:
     if isinstance(handlers, Mapping):
         return list(handlers.values())
-    if hasattr(handlers, "find") and not isinstance(handlers, str):
+    if _finds(handlers):
         names = getattr(handlers, "names", ())  # a `Tasks` has names
-        return [handlers[name].function for name in names]  # type: ignore[index]
+        return [handlers[name].function for name in names]
     return [handlers]
+
+
+def _finds(handlers: Any) -> bool:
+    return hasattr(handlers, "find") and not isinstance(handlers, str)
 
 
 def awaits(function: Any) -> bool:
@@ -278,7 +256,6 @@ def is_async(handler: Handler) -> bool:
 
 
 def _is(kind: Callable[[Any], bool], function: Any) -> bool:
-    """Return True if a function, or the function that it wraps, is of a kind."""
     function = inspect.unwrap(function) if callable(function) else function
     while isinstance(function, functools.partial):
         function = function.func
@@ -291,10 +268,7 @@ def generates(function: Any) -> bool:
 
 
 def check_result(handler: Handler, result: Any) -> None:
-    """Refuse a result that shows that the handler has not done its work: ConfigurationError.
-
-    Such a result is a generator; or a coroutine, if this worker awaits none.
-    """
+    """Refuse a generator, or a coroutine that no worker awaits: the handler has done nothing."""
     if isinstance(result, CoroutineType):
         result.close()
     if inspect.isawaitable(result):
@@ -308,11 +282,3 @@ def kept_for(keep_result: bool | float | None) -> float:
     if keep_result is None or isinstance(keep_result, bool):
         return DEFAULT_KEEP if keep_result else 0.0
     return keep_seconds(keep_result, "keep_result")
-
-
-def kept_line(result: Any, keep: float, task: Task[Any]) -> str:
-    """Write the result of a handler as ack sends it; Reject it if it cannot be kept."""
-    try:
-        return result_line(result, keep, task)
-    except PayloadError as error:
-        raise Reject(f"its result cannot be kept: {error}") from error

@@ -1,9 +1,24 @@
-"""The state of one run of a worker, as its parts share it. No I/O."""
+"""The state of one run of a worker, which its parts share, and its notes for its queues. No I/O.
 
-from collections.abc import Callable
+The scheduler has a `Pulse`, and ends by the same signals.
+"""
+
+from __future__ import annotations
+
+import math
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dpq.worker.pulse import Pulse
+if TYPE_CHECKING:
+    from dpq.explain.operations import Operations
+    from dpq.model.reports import Health
+    from dpq.model.task import Task
+    from dpq.script.command import Steps
 
 BEAT_SECONDS = 10.0
 """Seconds between the heartbeats of a worker at most, one call for each of its queues."""
@@ -17,18 +32,115 @@ LEAVE_SECONDS = 2.0
 LATEST_ACK_SECONDS = 0.05
 """Seconds that a finished task may wait, to be acked together with others."""
 
+STUCK_SECONDS = 60.0
+"""Seconds without a move after which a loop counts as stuck: longer than any wait of DPQ, and than
+the timeouts of a server that is silent."""
 
 MAIN_LOOP, HEARTBEAT, EXCHANGE = "the main loop", "the heartbeat", "the exchange with the server"
 """The loops of a worker that must move."""
 
 
+class Pulse:
+    """The moves of the loops of one run, and the answers of the server; for any thread."""
+
+    def __init__(self, silent_seconds: float) -> None:
+        self.stuck_seconds = STUCK_SECONDS
+        self.silent_seconds = silent_seconds  # then the server counts as away
+        self.trouble = ""  # the reason why the last call has failed
+        # Times of monotonic seconds: of the last move of each loop, and of the last answer.
+        self._moved: dict[str, float] = {}
+        self._heard = -math.inf
+
+    def move(self, loop: str) -> None:
+        self._moved[loop] = time.monotonic()
+
+    def rest(self, loop: str) -> None:
+        """Note that a loop has nothing to do: it is not stuck."""
+        self._moved.pop(loop, None)
+
+    def hear(self, *, answered: bool) -> None:
+        self._heard = time.monotonic() if answered else -math.inf
+
+    def health(self, *, running: bool = True, stopping: bool) -> Health:
+        """Return the health: live if all loops move, ready if the server answers, too."""
+        from dpq.model.reports import Health
+
+        if not running:
+            return Health(live=True, ready=False, reasons=("it does not run",))
+        now = time.monotonic()
+        stuck = [
+            f"{loop} has not moved for {now - moved:.0f} s"
+            for loop, moved in list(self._moved.items())
+            if now - moved > self.stuck_seconds
+        ]
+        wrong = ["it is stopping"] * stopping
+        if self.trouble:
+            wrong.append(self.trouble)
+        elif now - self._heard > self.silent_seconds:
+            wrong.append("the server does not answer")
+        reasons = (*stuck, *wrong)
+        return Health(live=not stuck, ready=not reasons, reasons=reasons)
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class RunState:
-    """One run, from `run` to its return. Only the worker itself changes it."""
+    """One run, from `run` to its return: the worker's settings, and what its parts share."""
 
-    until_empty: bool  # the run is to end when no live task is left in any of the queues
-    end: Callable[[], None]
+    name: str = "worker"
+    queues: Sequence[Any] = ()
+    concurrency: int = 1
+    prefetch: int = 0
+    visibility: float | None = None
+    version: str = ""  # of the program
+    until_empty: bool = False  # the run is to end when no live task is left in any of the queues
+    end: Callable[[], None] = lambda: None
     stopping: bool = field(default=False, init=False)  # no handler begins any more
     # The indexes of the queues that have told the worker to take none of their tasks.
     quiet: frozenset[int] = field(default=frozenset(), init=False)
     pulse: Pulse = field(default_factory=lambda: Pulse(2.5 * BEAT_SECONDS), init=False)
+
+
+class Holding(NamedTuple):
+    """A task that a worker holds."""
+
+    queue_index: int
+    task: Task[Any]
+    began: float | None = None  # when its handler began, monotonic seconds; None: it does not run
+
+
+class ProgressNotes:
+    """The newest note of each task, as its handler has told it in any thread, until it is sent.
+
+    `wake` is called for the first note after `take`.
+    """
+
+    def __init__(self) -> None:
+        self.wake: Callable[[], object] = lambda: None
+        self._lock = threading.Lock()
+        self._notes: dict[tuple[int, str, int], tuple[Task[Any], str]] = {}
+
+    def note(self, queue_index: int, task: Task[Any], text: str) -> None:
+        """Note the progress of a task, instead of what was noted before."""
+        with self._lock:
+            first = not self._notes
+            self._notes[queue_index, task.id, task.token] = task, text
+        if first:
+            self.wake()
+
+    def take(self, queues: Sequence[Operations[Any]]) -> list[Steps[Any]]:
+        """Make the operations that send all notes, and forget them."""
+        with self._lock:
+            notes, self._notes = self._notes, {}
+        by_queue: dict[int, list[tuple[Task[Any], str]]] = {}
+        for (queue_index, _, _), told in notes.items():
+            by_queue.setdefault(queue_index, []).append(told)
+        return [queues[index].tell_progress(told) for index, told in by_queue.items()]
+
+
+def stop_signals() -> list[signal.Signals]:
+    """List the signals that end a process; SIGHUP is none under `nohup`, which has it ignored."""
+    numbers = [signal.SIGTERM, signal.SIGINT]
+    with suppress(AttributeError):  # Windows has none
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            numbers.append(signal.SIGHUP)
+    return numbers

@@ -1,8 +1,7 @@
 """The runner of a `Worker`: calls handlers in threads, and hands their ends to the fetcher.
 
-Each thread that wants a task looks whether there is one. If not, one of them leads: it runs the
-steps of the fetcher, for all, until there is a task. So a single thread makes one round trip for
-each task, and busy threads share round trips.
+Of the threads that want a task one leads: it runs the steps of the fetcher, for all, until there is
+a task. So a single thread makes one round trip for each task, and busy threads share round trips.
 """
 
 from __future__ import annotations
@@ -13,13 +12,13 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from dpq.model.log_fields import fields
+from dpq.limits.signals import signal_of
+from dpq.queue.end_log import about
 from dpq.script.durability import CONFIRM_SECONDS
 from dpq.worker.deliveries import Taken
 from dpq.worker.handler_calls import Call, HandlerCalls
 from dpq.worker.handlers import TIME_LIMIT
-from dpq.worker.heartbeats import Holding
-from dpq.worker.run_state import LATEST_ACK_SECONDS, LEAVE_SECONDS, RunState
+from dpq.worker.run_state import LATEST_ACK_SECONDS, LEAVE_SECONDS, Holding, RunState
 
 if TYPE_CHECKING:
     from dpq.queue.lease_renewal import Lease
@@ -46,21 +45,16 @@ class Runner:
     ) -> None:
         self.watch = threading.Thread(target=guarded, args=(self._watch,), daemon=True)
         self._running: dict[Lease, Call] = {}
-        self._calls = calls
-        self._fetcher = fetcher
-        self._state = state
-        self._lock = lock
+        self._calls, self._fetcher, self._state, self._lock = calls, fetcher, state, lock
         self._changed = threading.Condition(lock)  # notified when an idle thread may go on
         self._idle = 0  # threads that want a task
         self._leads = False  # one of them runs the steps of the fetcher
 
     @property
     def running(self) -> list[Holding]:
-        """The tasks of the running handlers."""
         return [call.holding for call in list(self._running.values())]
 
     def work(self) -> None:
-        """Handle task after task, until a stop."""
         while taken := self._next_task():
             if taken.lease.alive:  # the lease may be lost before the handler begins
                 self._handle(taken)
@@ -109,16 +103,12 @@ class Runner:
         done = calls.finish(call, error)
         with self._lock:
             try:
-                self._fetcher.took(time.monotonic() - call.began)
-                if done:
-                    self._fetcher.add(done)
                 self._fetcher.change.note()
-                self._fetcher.confirm()
+                self._fetcher.handled(done, time.monotonic() - call.began)
             finally:
                 self._running.pop(lease, None)
 
     def _call(self, call: Call) -> BaseException | None:
-        """Call the handler; return its error."""
         calls = self._calls
         try:
             if call.limit is not None:
@@ -127,13 +117,12 @@ class Runner:
             handler = calls.find(call.task)
             calls.take_result(call, handler, handler.call(*call.arguments(handler)))
         except BaseException as raised:  # the error decides how the task goes on
-            return calls.signal_of(raised)
+            return signal_of(raised, from_errors=calls.from_errors)
         return None
 
     # Handlers that run too long
 
     def start_watch(self) -> None:
-        """Start the thread that ends overdue attempts, unless it was started before."""
         with self._lock:
             if self.watch.ident is None:
                 self.watch.start()
@@ -152,17 +141,11 @@ class Runner:
             if call.limit is None or call.began + call.limit > now or call.overdue:
                 continue
             error = TimeoutError(f"ran longer than {call.limit:g} s")
-            done = calls.overdue(call, error)
+            done = calls.ending(call, error)
             if calls.deliveries.claim(done):
-                about = fields(
-                    "overdue",
-                    worker=calls.name,
-                    task_id=call.task.id,
-                    group=call.task.group,
-                    attempt=call.task.attempt,
-                    ms=round((now - call.began) * 1000, 3),
-                )
-                log.warning("%s: task %s %s", calls.name, call.task.id, error, extra=about)
+                queue, ms = calls.queues[call.queue_index], round((now - call.began) * 1000, 3)
+                more = about("overdue", calls.name, queue.queue_name, call.task, ms=ms)
+                log.warning("%s: task %s %s", calls.name, call.task.id, error, extra=more)
                 call.overdue = error
                 call.context._lose(TIME_LIMIT)
                 with self._lock:

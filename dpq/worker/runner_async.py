@@ -9,54 +9,40 @@ import logging
 import time
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
 from contextvars import copy_context
 from functools import partial
 from typing import Any, cast
 
+from dpq.limits.signals import signal_of
 from dpq.model.log_fields import fields
 from dpq.script.durability import CONFIRM_SECONDS
 from dpq.worker.deliveries import Taken
 from dpq.worker.fetcher_async import AsyncFetcher
 from dpq.worker.handler_calls import Call, HandlerCalls
 from dpq.worker.handlers import TIME_LIMIT, is_async
-from dpq.worker.heartbeats import Holding
-from dpq.worker.run_state import LEAVE_SECONDS, RunState
+from dpq.worker.run_state import LEAVE_SECONDS, Holding, RunState
 
 log = logging.getLogger(__name__)
-
-_UNLIMITED = nullcontext()
 
 
 class AsyncRunner:
     """Calls the handlers of one run of a worker, at most `concurrency` at once."""
 
-    def __init__(
-        self,
-        calls: HandlerCalls[Any],
-        fetcher: AsyncFetcher,
-        state: RunState,
-        concurrency: int,
-    ) -> None:
-        self._calls = calls
-        self._fetcher = fetcher
-        self._state = state
-        self._concurrency = concurrency
+    def __init__(self, calls: HandlerCalls[Any], fetcher: AsyncFetcher, state: RunState) -> None:
+        self._calls, self._fetcher, self._state = calls, fetcher, state
         self._running: dict[asyncio.Task[Any], Call] = {}
-        self._threads = ThreadPoolExecutor(concurrency, "dpq-handler")  # begins none before a call
+        # It begins no thread before a call.
+        self._threads = ThreadPoolExecutor(state.concurrency, "dpq-handler")
 
     @property
     def running(self) -> list[Holding]:
-        """The tasks of the running handlers."""
         return [call.holding for call in self._running.values()]
 
     @property
     def free(self) -> int:
-        """The number of handlers that may begin now."""
-        return self._concurrency - len(self._running)
+        return self._state.concurrency - len(self._running)
 
     def fill(self) -> None:
-        """Begin handlers while there are tasks and room."""
         while self.free > 0 and not self._state.stopping:
             taken = self._fetcher.take()
             if taken is None:
@@ -66,7 +52,6 @@ class AsyncRunner:
                 self._running[asyncio.create_task(self._handle(call))] = call
 
     async def _handle(self, call: Call) -> None:
-        """Call the handler of a task, and its hooks; hand the end over to the fetcher."""
         calls = self._calls
         handling = cast("asyncio.Task[Any]", asyncio.current_task())
         try:
@@ -80,37 +65,29 @@ class AsyncRunner:
                     await self._call_hook(hook, *args)
             finally:
                 done = calls.finish(call, error)
-                self._fetcher.took(time.monotonic() - call.began)
-                if done:
-                    self._fetcher.add(done)
-                    await self._fetcher.confirm()
+                await self._fetcher.handled(done, time.monotonic() - call.began)
         finally:  # a done callback would run after all others that are due
             self._running.pop(handling, None)  # the run may have ended before the handler
             self.fill()
             self._fetcher.change.note()
 
     async def _call(self, call: Call) -> BaseException | None:
-        """Call the handler within its time limit; return its error."""
-        calls = self._calls
-        limit: asyncio.Timeout | None = None
+        calls, limit = self._calls, asyncio.timeout(None)
         try:
             await self._call_hook(calls.before, call.context)
             handler = calls.find(call.task)
-            limit = asyncio.timeout(call.limit) if call.limit else None
-            async with limit or _UNLIMITED:
-                arguments = call.arguments(handler)
-                if is_async(handler):
-                    result = handler.call(*arguments)
-                else:
-                    result = await self._in_a_thread(partial(handler.call, *arguments))
+            limit = asyncio.timeout(call.limit)
+            async with limit:
+                run = partial(handler.call, *call.arguments(handler))
+                result = run() if is_async(handler) else await self._in_a_thread(run)
                 if inspect.isawaitable(result):
                     result = await result
             calls.take_result(call, handler, result)
         except BaseException as raised:  # the error decides how the task goes on
-            if isinstance(raised, TimeoutError) and limit and limit.expired():
+            if isinstance(raised, TimeoutError) and limit.expired():
                 call.context._lose(TIME_LIMIT)
                 return TimeoutError(f"ran longer than {call.limit:g} s")
-            return calls.signal_of(raised)
+            return signal_of(raised, from_errors=calls.from_errors)
         return None
 
     async def _in_a_thread(self, call: Callable[[], Any]) -> Any:
@@ -151,34 +128,29 @@ class AsyncRunner:
         Those that wait for a confirmation have ended.
         """
         unfinished = {h: call for h, call in self._running.items() if not call.ended}
-        left = self._fetcher.give_back(
-            Taken(call.queue_index, call.lease) for call in unfinished.values()
-        )
+        left = self._fetcher.give_back(Taken(c.queue_index, c.lease) for c in unfinished.values())
         await _cancel_all(unfinished)
         await self._fetcher.send_ends()
         return left
 
     async def wait_for_confirmations(self) -> None:
-        """Wait until ended handlers have the confirmation of their acks. If a call was
-        interrupted and the server did not know its script, the task is not acked yet."""
+        """Wait until ended handlers have the confirmation of their acks."""
         confirming = [handling for handling, call in self._running.items() if call.ended]
         if confirming:
             await asyncio.wait(confirming, timeout=CONFIRM_SECONDS + LEAVE_SECONDS)
             # Sends the acks that failed; those interrupted now are left out.
             await self._fetcher.send_ends()
         if confirming := [handling for handling in confirming if not handling.done()]:
-            log.warning(
-                "%s: ends before the server has confirmed the end of %d deliveries",
-                *(self._calls.name, len(confirming)),
-                extra=fields("not_confirmed", worker=self._calls.name, count=len(confirming)),
-            )
+            name, count = self._calls.name, len(confirming)
+            about = fields("not_confirmed", worker=name, count=count)
+            text = "%s: ends before the server has confirmed the end of %d deliveries"
+            log.warning(text, name, count, extra=about)
             await _cancel_all(confirming)
 
 
 def _cancel_lost(call: Call, handling: "asyncio.Task[Any]") -> None:
     call.lose()
-    task = call.task.id
-    cancelled = call.lease.cancelled
+    task, cancelled = call.task.id, call.lease.cancelled
     handling.cancel(f"task {task} was cancelled" if cancelled else f"lease of {task} lost")
 
 

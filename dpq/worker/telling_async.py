@@ -9,7 +9,7 @@ import secrets
 import socket
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import ResponseError
@@ -18,15 +18,16 @@ from dpq.link.endpoint_async import Event, heard
 from dpq.model.log_fields import fields
 from dpq.queue.inside import leases_of, operations_of
 from dpq.verbs.workers import Doing, Heard
-from dpq.worker.heartbeats import SEND_SECONDS, Holding, ProgressNotes
-from dpq.worker.run_state import BEAT_SECONDS, HEARTBEAT, RunState
+from dpq.worker.run_state import BEAT_SECONDS, HEARTBEAT, Holding, ProgressNotes, RunState
 
 if TYPE_CHECKING:
-    from dpq.queue.base import QueueBase
+    from dpq.explain.operations import Operations
     from dpq.script.command import Steps
 
 log = logging.getLogger(__name__)
 
+SEND_SECONDS = 1.0
+"""Seconds between two calls that send progress: a person who looks does not see more."""
 
 REMEMBER_SECONDS = 60.0
 """Seconds between two slots of a queue's history that a worker stores."""
@@ -44,9 +45,6 @@ class AsyncTelling:
 
     def __init__(
         self,
-        name: str,
-        queues: Sequence[QueueBase[Any]],
-        concurrency: int,
         state: RunState,
         session: Any,
         progress: ProgressNotes,
@@ -54,15 +52,12 @@ class AsyncTelling:
     ) -> None:
         self.noted = Event()
         self.on_beat: Callable[[], None] | None = None  # called after each heartbeat
-        self._name, self._queues, self._state = name, queues, state
-        self._operations = [operations_of(queue) for queue in queues]
-        self._concurrency = concurrency
+        self._state, self._session, self._progress = state, session, progress
+        self._name, self._queues = state.name, state.queues
+        self._operations: list[Operations[Any]] = [operations_of(each) for each in state.queues]
         self._chance, self._jitter = chance, FIRST_JITTER
-        self._began = time.monotonic()
+        self._began, self._remembered = time.monotonic(), -REMEMBER_SECONDS
         self._run_id = secrets.token_urlsafe(9)
-        self._remembered = -REMEMBER_SECONDS
-        self._session = session
-        self._progress = progress
         self._gone, self._over = False, Event()
 
     async def run(
@@ -86,25 +81,28 @@ class AsyncTelling:
         await self._send([operations.leave(self._run_id) for operations in self._operations])
 
     def end(self) -> None:
-        """Let `run` send the last heartbeat, and return."""
         self._gone = True
         self._over.set()
         self.noted.set()
 
-    def _beat(self, holdings: Iterable[Holding]) -> list[Steps[Any]]:
+    def _beat(self, holdings: Sequence[Holding]) -> list[Steps[Any]]:
         """Make a heartbeat for each queue, with the tasks that the worker holds of it."""
+        now = time.monotonic()
+        host, pid, version = socket.gethostname(), os.getpid(), sys.modules["dpq"].__version__
+        version += self._state.version and f"/{self._state.version}"
+        about = (self._run_id, self._name, host, pid, version)
         by_queue: list[list[Holding]] = [[] for _ in self._operations]
         for each in holdings:
             by_queue[each.queue_index].append(each)
-        host, pid, now = socket.gethostname(), os.getpid(), time.monotonic()
-        version = sys.modules["dpq"].__version__
         beats: list[Steps[Any]] = []
         for index, (operations, held) in enumerate(zip(self._operations, by_queue, strict=True)):
             running = [(each.began, each.task.id) for each in held if each.began is not None]
-            counts = (len(running), self._concurrency)
-            doing = _doing(held, running, now)
-            about = (self._run_id, self._name, host, pid, version, *counts, now - self._began)
-            beats.append(operations.beat(*about, doing, index in self._state.quiet))
+            doing = Doing(list(dict.fromkeys((each.task.id, each.task.token) for each in held)))
+            if running:
+                began, task_id = min(running)
+                doing = Doing(doing.leases, max(0, round((now - began) * 1000)), task_id)
+            counts = (len(running), self._state.concurrency, now - self._began)
+            beats.append(operations.beat(*about, *counts, doing, index in self._state.quiet))
         if now - self._remembered >= REMEMBER_SECONDS:
             self._remembered = now
             beats += [operations.remember() for operations in self._operations]
@@ -141,23 +139,16 @@ class AsyncTelling:
 
     def _be_quiet(self, answers: Sequence[Any]) -> None:
         """Be quiet for the queues that say so; if an answer was lost, the last one holds."""
-        state, before = self._state, self._state.quiet
-        state.quiet = frozenset(
+        before = self._state.quiet
+        self._state.quiet = now_quiet = frozenset(
             index
             for index, answer in enumerate(answers[: len(self._queues)])
             if (answer.quiet if isinstance(answer, Heard) else index in before)
         )
-        for index in state.quiet ^ before:
-            queue, quiet = self._queues[index].queue_name, index in state.quiet
-            does = "is quiet, and takes no new tasks" if quiet else "takes tasks again"
-            event = "worker_quiet" if quiet else "worker_unquiet"
+        for index in now_quiet ^ before:
+            queue, quiet = self._queues[index].queue_name, index in now_quiet
+            event, does = "worker_unquiet", "takes tasks again"
+            if quiet:
+                event, does = "worker_quiet", "is quiet, and takes no new tasks"
             about = fields(event, worker=self._name, queue=queue)
             log.info("%s: %s of %r", self._name, does, queue, extra=about)
-
-
-def _doing(held: Sequence[Holding], running: Sequence[tuple[float, str]], now: float) -> Doing:
-    leases = list(dict.fromkeys((each.task.id, each.task.token) for each in held))
-    if not running:
-        return Doing(leases)
-    began, task_id = min(running)
-    return Doing(leases, max(0, round((now - began) * 1000)), task_id)

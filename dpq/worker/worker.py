@@ -1,7 +1,7 @@
 """`Worker`: the life of a worker of threads, from `run` to its return.
 
-It begins, stops, gives back and leaves. What happens in between stands elsewhere: runner.py calls
-handlers, fetcher.py asks the server.
+It begins, stops, gives back and leaves. In between runner.py calls handlers, and fetcher.py asks
+the server.
 """
 
 from __future__ import annotations
@@ -21,13 +21,7 @@ from dpq.model.validation import error_line
 from dpq.queue.inside import session_of
 from dpq.queue.queue import DPQ
 from dpq.worker.base import WorkerBase
-from dpq.worker.run_state import (
-    LEAVE_SECONDS,
-    MAIN_LOOP,
-    STOP_CHECK_SECONDS,
-    RunState,
-)
-from dpq.worker.stop_signals import stop_signals
+from dpq.worker.run_state import LEAVE_SECONDS, MAIN_LOOP, STOP_CHECK_SECONDS, stop_signals
 
 __all__ = ["Worker"]
 
@@ -104,10 +98,7 @@ class Worker(WorkerBase[DPQ[Any]]):
             self._join()
 
     def _join(self) -> None:
-        """Wait for the end of the run; raise what has ended it, or what has interrupted the wait.
-
-        An interrupt ends the grace.
-        """
+        """Wait for the end of the run; raise what has ended it, or what cut the grace short."""
         while self._thread.is_alive():
             try:
                 # In steps: two signals at once may not wake a thread.
@@ -123,7 +114,6 @@ class Worker(WorkerBase[DPQ[Any]]):
         return self.run(until_empty=True)
 
     def _end(self) -> None:
-        """Let all parts of the run see that it is to end."""
         with self._lock:
             self._state.stopping = True
             self._stops.put("")
@@ -134,10 +124,7 @@ class Worker(WorkerBase[DPQ[Any]]):
         self._no_grace.set()
 
     def _begin(self, until_empty: bool, alone: bool = False) -> None:
-        """Open the queues, make the parts of a run, and start its thread, where no signal comes.
-
-        If it is `alone`, it logs its own fault.
-        """
+        """Open the queues, make the parts of a run, and start its thread, where no signal comes."""
         from dpq.worker.change import Change
         from dpq.worker.fetcher import Fetcher, WakeUps
         from dpq.worker.runner import Runner
@@ -151,7 +138,7 @@ class Worker(WorkerBase[DPQ[Any]]):
         self._stops: SimpleQueue[str] = SimpleQueue()
         self._no_grace = threading.Event()
         self._fault = None
-        state = RunState(until_empty=until_empty, end=self._end)
+        state = self._new_state(until_empty)
         self._make_parts(state, Change(self._lock), Fetcher, WakeUps, Telling)
         self._runner = Runner(*(self._calls, self._fetcher, state, self._lock, self._guarded))
         self._calls.progress.wake = self._telling.noted.set
@@ -183,7 +170,7 @@ class Worker(WorkerBase[DPQ[Any]]):
     # One run
 
     def _live(self, alone: bool) -> None:
-        """Run handlers until a stop; then give back what is left."""
+        """Run handlers until a stop; then give back what is left. If `alone`, log an own fault."""
         with self._lock:  # until `_begin` has begun the run
             runner, work = self._runner, (self._runner.work,)
         beating = threading.Thread(target=self._telling.run, args=(self._held, self._heed))
@@ -231,7 +218,6 @@ class Worker(WorkerBase[DPQ[Any]]):
             log.info("%s: %s, stopping", self.name, said, extra=about)
 
     def _finish(self, threads: list[threading.Thread]) -> None:
-        """Wait for the running handlers, then give back the tasks that are left."""
         fetcher, runner = self._fetcher, self._runner
         runner.wait_for_lead()
         with self._lock:
@@ -244,8 +230,7 @@ class Worker(WorkerBase[DPQ[Any]]):
                 runner.end_overdue()
                 with self._lock:
                     fetcher.send_ends()
-        self.given_back = runner.give_back_running()
-        self._log_given_back()
+        self._gave_back(runner.give_back_running())
         with self._lock:
             fetcher.send_ends()
             fetcher.close()

@@ -1,8 +1,4 @@
-"""`AsyncWorker`: the life of a worker of asyncio tasks, from `run` to its return.
-
-It begins, stops, gives back and leaves. What happens in between stands elsewhere: runner_async.py
-calls handlers, fetcher_async.py asks the server.
-"""
+"""`AsyncWorker`: the life of a worker of asyncio tasks; worker.py has that of threads."""
 
 from __future__ import annotations
 
@@ -11,17 +7,13 @@ import logging
 import signal
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from dpq.model.log_fields import fields
 from dpq.queue.inside import session_of
 from dpq.queue.queue_async import AsyncDPQ
 from dpq.worker.base import WorkerBase
-from dpq.worker.run_state import LEAVE_SECONDS, RunState
-from dpq.worker.stop_signals import stop_signals
-
-if TYPE_CHECKING:
-    pass
+from dpq.worker.run_state import LEAVE_SECONDS, stop_signals
 
 __all__ = ["AsyncWorker"]
 
@@ -96,7 +88,6 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
     # Beginning and ending
 
     async def _begin(self, until_empty: bool) -> None:
-        """Open the queues, and make the parts of a run."""
         from dpq.worker.change_async import AsyncChange
         from dpq.worker.fetcher_async import AsyncFetcher, AsyncWakeUps
         from dpq.worker.runner_async import AsyncRunner
@@ -104,13 +95,13 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
 
         self._change = AsyncChange()
         self._grace_left = self.grace
-        state = RunState(until_empty=until_empty, end=self._end)
+        state = self._new_state(until_empty)
         self._begin_run(state)
         for queue in self.queues:
             session_of(queue).require_open()
             await session_of(queue).ready()
         self._make_parts(state, self._change, AsyncFetcher, AsyncWakeUps, AsyncTelling)
-        self._runner = AsyncRunner(*(self._calls, self._fetcher, state, self.concurrency))
+        self._runner = AsyncRunner(self._calls, self._fetcher, state)
         loop, noted = asyncio.get_running_loop(), self._telling.noted
         # A handler may tell its progress from a thread of its own.
         self._calls.progress.wake = lambda: loop.call_soon_threadsafe(noted.set)
@@ -155,12 +146,10 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
         await self._finish()
 
     async def _finish(self) -> None:
-        """Wait for the running handlers, then give back the tasks that are left."""
         fetcher, runner = self._fetcher, self._runner
         await fetcher.give_back_unbegun()
         await runner.wait_for_handlers(lambda: self._grace_left)
-        self.given_back = await runner.give_back_running()
-        self._log_given_back()
+        self._gave_back(await runner.give_back_running())
         await runner.wait_for_confirmations()
         await fetcher.aclose()
         self._telling.end()

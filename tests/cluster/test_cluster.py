@@ -20,14 +20,7 @@ from support import PATIENCE_S, wait_for
 from topology import Cluster
 from typer.testing import CliRunner
 
-from dpq import (
-    DPQ,
-    LeaseLostError,
-    Push,
-    RateLimited,
-    Scheduler,
-    TaskState,
-)
+from dpq import DPQ, LeaseLostError, Push, RateLimited, Scheduler, TaskState
 from dpq.cli import app
 from dpq.link import blocks
 from dpq.registry.all_queues import known_queues

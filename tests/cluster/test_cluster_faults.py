@@ -48,11 +48,7 @@ def q(healed: Cluster, queue_name: str) -> Iterator[DPQ]:
 
 @pytest.mark.parametrize("times", [1, pytest.param(10, marks=soak)])
 def test_a_master_is_killed(
-    healed: Cluster,
-    q: DPQ,
-    queues: list[DPQ],
-    capsys: pytest.CaptureFixture[str],
-    times: int,
+    healed: Cluster, q: DPQ, queues: list[DPQ], capsys: pytest.CaptureFixture[str], times: int
 ) -> None:
     """SIGKILL of the master under load: the replica goes on with all that it had.
 

@@ -56,13 +56,11 @@ def test_a_timeout(live):
     live.set_limit(1, 60, group="g")
     with live.acquire("g"):
         pass
-    began = time.monotonic()
     for timeout in (0, 30):
         with pytest.raises(LimitTimeoutError) as raised, live.acquire("g", timeout=timeout):
             pytest.fail("granted")
         assert 50 < raised.value.retry_after <= 60
         assert raised.value.group == "g"
-    assert time.monotonic() - began < 20
     assert live.check() == []
 
 

@@ -5,7 +5,6 @@ import logging
 import multiprocessing
 import os
 import threading
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
@@ -45,29 +44,6 @@ class DeeperPage(BaseModel):
     url: str
     depth: int
     parent: str
-
-
-@dataclass
-class Point:
-    x: int
-    y: float
-
-
-@pytest.mark.parametrize(
-    ("payload_type", "payload"),
-    [(Page, Page(url="http://a", depth=2)), (Point, Point(1, 2.5)), (dict[str, int], {"a": 1})],
-)
-def test_a_typed_payload_comes_back_as_its_type(
-    redis: Redis, queue_name: str, payload_type: Any, payload: Any
-) -> None:
-    """A model, a dataclass and a generic come back equal, and of the type that went in."""
-    q: DPQ[Any] = DPQ(redis, queue_name, payload_type=payload_type)
-    task_id = q.push(payload)
-
-    assert q.get(task_id).payload == payload
-    popped = q.pop().task.payload
-    assert popped == payload
-    assert type(popped) is type(payload)
 
 
 @pytest.mark.parametrize(
@@ -213,10 +189,9 @@ def test_what_the_body_settled_stands(q: DPQ[Any], redis: Redis, settle: str) ->
         assert not threading.Event().wait(0.2)
         assert redis.info("commandstats")["cmdstat_evalsha"]["calls"] == before
     stats = q.stats()
-    assert (stats.dead, stats.delayed, stats.acked) == {
-        "bury": (1, 0, 0),
-        "ack": (0, 0, 1),
-    }.get(settle, (0, 1, 0))
+    assert (stats.dead, stats.delayed, stats.acked) == {"bury": (1, 0, 0), "ack": (0, 0, 1)}.get(
+        settle, (0, 1, 0)
+    )
 
 
 # Many at once
@@ -393,28 +368,3 @@ def test_every_way_to_tell_what_was_spent(live: DPQ[Any]) -> None:
         q.spent(tasks[5])
     with pytest.raises(LeaseLostError):
         q.spent(tasks[0], t=1)
-
-
-def test_pools_and_weights(q: DPQ) -> None:
-    """Members, pins, their closings and weights, as every kind of queue object takes them."""
-    q.set_limit(60, 60, 3, group="g", members=["a", "b"], weight=2)
-    q.push_many([Push(1, group="g", member="b"), Push(2, group="g")])
-    q.push(3, group="g", member="a")
-    with q.lease() as task:
-        assert task is not None
-        assert (task.payload, task.member, task.pinned) == (1, "b", "b")
-        raise RateLimited(60)
-    q.delay_group("g", None, member="a")
-    state = q.admin.group("g")
-    assert [(m.name, m.reason) for m in state.members] == [
-        ("a", "closed by hand"),
-        ("b", "rate limited"),
-    ]
-    assert (state.weight, state.open) == (2, False)
-    q.delay_group("g", 0, member="b")
-    task = q.pop().task
-    assert task is not None
-    assert (task.payload, task.member, task.deferrals) == (1, "b", 1)
-    q.rate_limited(task, 60, scope="group")
-    assert q.admin.group("g").reason == "rate limited"
-    assert q.check() == []

@@ -11,12 +11,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from kit.awaited import (
-    LONG,
-    LOOPS,
-    PATIENCE,
-    asyncio_client,
-)
+from kit.awaited import LONG, LOOPS, PATIENCE, asyncio_client
 from kit.waiting import kill_all
 from redis import Redis
 from redis import asyncio as aio
@@ -25,12 +20,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
 from support import address_of
 
-from dpq import (
-    DPQ,
-    AsyncDPQ,
-    ConfigurationError,
-    Push,
-)
+from dpq import DPQ, AsyncDPQ, ConfigurationError, Push
 from dpq.link import watches
 from dpq.server import Server
 
@@ -138,8 +128,7 @@ async def test_a_killed_connection_with_calls_in_flight(
     redis.execute_command("CLIENT", "PAUSE", 10_000, "WRITE")
     calls = [asyncio.ensure_future(queue.push(n, key=str(n))) for n in range(50)]
     await until(
-        "the calls to be sent",
-        lambda: len(queue._session.connections._links[""]._awaited) == 50,
+        "the calls to be sent", lambda: len(queue._session.connections._links[""]._awaited) == 50
     )
     kill_all(redis)
     redis.execute_command("CLIENT", "UNPAUSE")

@@ -104,10 +104,7 @@ MANY = pytest.param(
 """A `pop_many` of two round trips."""
 
 
-@pytest.mark.parametrize(
-    ("count", "timeout", "fresh"),
-    [(1, 20, False), MANY, (1, 20, True)],
-)
+@pytest.mark.parametrize(("count", "timeout", "fresh"), [(1, 20, False), MANY, (1, 20, True)])
 async def test_a_cancelled_pop_gives_back(
     q: Queue, opened: Opened, count: int, timeout: float, fresh: bool
 ) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from redis import Redis
@@ -48,6 +48,16 @@ def test_a_loop_finishes_every_task_and_ends(q: DPQ[Any]) -> None:
     assert (q.stats().acked, len(q), held(q)) == (4, 0, 0)
     q.push("too late")
     assert list(loop) == []
+
+
+def test_a_for_over_one_lease_is_told_of_the_loop(q: DPQ[Any]) -> None:
+    """Nothing is popped, and the error names both forms."""
+    q.push("a")
+    with pytest.raises(
+        TypeError, match=r"`with q.lease\(\) as task:`.*`for task in q.leases\(\):`"
+    ):
+        list(cast("Any", q.lease()))
+    assert q.stats().popped == 0
 
 
 def test_an_empty_queue_ends_a_loop_at_once(q: DPQ[Any], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,6 +159,8 @@ def test_asyncio_has_the_same_loop(redis: Redis, queue_name: str) -> None:
             AsyncDPQ[Any](client, queue_name) as q,
         ):
             ids = [await q.push(n) for n in range(3)]
+            with pytest.raises(TypeError, match=r"`async for task in q.leases\(\):`"):
+                aiter(cast("Any", q.lease()))
             seen = []
             async with q.leases(until_empty=True) as tasks:
                 async for task in tasks:

@@ -25,40 +25,12 @@ def payloads(q: DPQ[Any]) -> list[Any]:
 BIG = 2**60 + 1  # no double holds it, nor its neighbours
 
 
-def of_push(q: DPQ[Any], number: Any) -> Any:
-    ids = [q.push("x", number), q.push("x", number, delay=1), q.push("x", number, key="k")]
-    q.push("x", number + 1, key="k", on_duplicate="raise_priority")  # a bigger one is worse
-    q.push("y", number, key="u")
-    q.push("y", number - 1, key="u", on_duplicate="raise_priority")
-    assert q.get(q.push("y", number, key="u")).priority == number - 1
-    return [q.get(id_).priority for id_ in ids]
-
-
-def of_update(q: DPQ[Any], number: Any) -> Any:
-    id_ = q.push("x", 7, key="k")
-    q.update(key="k", priority=number)
-    return [q.get(id_).priority]
-
-
 def of_bulk(q: DPQ[Any], number: Any) -> Any:
     q.push("not", 5)
     id_ = q.push("x", 7)
     assert [q.admin.count(Filter(least=least, most=9)) for least in (5, 6)] == [2, 1]
     assert q.admin.bulk("update", Filter(least=6), priority=number).done == 1
     return [q.get(id_).priority]
-
-
-def after(end: Callable[..., Any], *arguments: Any) -> Callable[[DPQ[Any], Any], Any]:
-    """The number that a task has got with the end of its delivery."""
-
-    def of_end(q: DPQ[Any], number: Any) -> Any:
-        q.push("x", 7)
-        task = q.pop().task
-        assert task is not None
-        end(q, task, *arguments, priority=number)
-        return [q.get(task.id).priority]
-
-    return of_end
 
 
 def of_acquire(q: DPQ[Any], number: Any) -> Any:
@@ -76,16 +48,8 @@ def of_acquire(q: DPQ[Any], number: Any) -> Any:
         return [number]
 
 
-METHODS: dict[str, Callable[[DPQ[Any], Any], Any]] = {
-    "push": of_push,
-    "update": of_update,
-    "bulk": of_bulk,
-    "release": after(DPQ.release),
-    "fail": after(DPQ.fail, "no"),
-    "bury": after(DPQ.bury, "no"),
-    "acquire": of_acquire,
-}
-"""What takes a priority, and what it makes of one."""
+METHODS = {"bulk": of_bulk, "acquire": of_acquire}
+"""What the state machine does not call with the smallest first, and what it makes of a number."""
 
 
 @pytest.mark.parametrize("number", [5, 0.0, -2.5, BIG], ids=repr)

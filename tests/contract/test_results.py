@@ -12,12 +12,7 @@ import pytest
 from kit.waiting import LONG, PATIENCE, wait_until
 from redis import Redis
 
-from dpq import (
-    DPQ,
-    ResultTimeoutError,
-    TaskDeadError,
-    TaskNotFoundError,
-)
+from dpq import DPQ, ResultTimeoutError, TaskDeadError, TaskNotFoundError
 from dpq.queue import ends, ends_async
 
 

@@ -470,6 +470,18 @@ class OnePage(scrapy.Spider):
         yield {"page": response.url.rpartition("/")[2]}
 
 
+class Bare(OnePage):
+    @classmethod
+    def from_crawler(cls, crawler: Any, *args: Any, **named: Any) -> "Bare":
+        return cls(*args, **named)
+
+
+def test_a_spider_that_has_not_kept_its_settings_sends_its_requests(crawls):
+    """A `from_crawler` that leaves `settings` out, as in tests of Scrapy, makes no empty crawl."""
+    crawls.run(Bare)
+    assert crawls.site.paths == ["x"]
+
+
 def redirect(to: str) -> Answer:
     """Redirect with a cookie; a request that has the cookie gets the page."""
 

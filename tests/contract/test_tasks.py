@@ -1,21 +1,14 @@
 """Named tasks on a real server: pushed, popped, found and run."""
 
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, HttpUrl
 
 from dpq import DPQ, Task, Worker
 from dpq.tasks import Tasks
 from dpq.worker.handlers import Context
-
-
-class Page(BaseModel):
-    url: HttpUrl
-    seen: datetime
 
 
 @pytest.fixture
@@ -31,51 +24,6 @@ def work_off(q: DPQ[Any], tasks: Tasks) -> list[Any]:
             if task is None:
                 return results
             results.append(tasks.find(task)(task, Context(q, task, lambda: False)))
-
-
-def test_a_pushed_task_runs_with_its_types(q: DPQ[Any], tasks: Tasks) -> None:
-    """What is pushed comes to the function as its annotated types, and is acked when it returns."""
-
-    @tasks.task()
-    def fetch(page: Page, depth: int = 0) -> Any:
-        return page, depth
-
-    page = Page(url=HttpUrl("https://a.example/b"), seen=datetime(2026, 1, 2, tzinfo=UTC))
-    task_id = fetch.push(page={"url": "https://a.example/b", "seen": "2026-01-02T00:00:00Z"})
-    fetch.push(page, "2")
-
-    assert q.get(task_id).payload == {
-        "task": "fetch",
-        "args": {"page": {"url": "https://a.example/b", "seen": "2026-01-02T00:00:00Z"}},
-    }
-    assert work_off(q, tasks) == [(page, 0), (page, 2)]
-    assert q.stats().acked == 2
-    assert q.size() == 0
-
-
-def test_a_mended_function_runs_what_was_rejected(q: DPQ[Any], tasks: Tasks) -> None:
-    """Once the function takes the arguments again, a replay of the dead letters runs them."""
-
-    @tasks.task()
-    def fetch(url: str) -> None: ...
-
-    fetch.push(url="/a")
-    mended = Tasks(q)
-
-    @mended.task("fetch")
-    def fetch_page(page: str) -> None: ...
-
-    work_off(q, mended)
-    assert q.dead.list()[0].reason.startswith("arguments of task 'fetch': page: Field required")
-
-    again = Tasks(q)
-
-    @again.task("fetch")
-    def fetch_again(url: str) -> str:
-        return url
-
-    q.dead.replay()
-    assert work_off(q, again) == ["/a"]
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,9 @@ from kit.hosts import Host
 from redis import Redis
 
 import dpq.requests
-from dpq import DPQ, AsyncDPQ, LimitTimeoutError
+from dpq import DPQ, AsyncDPQ, ConfigurationError, LimitTimeoutError
+from dpq.http.exchange_async import AsyncExchange
+from dpq.http.wire import Options
 
 GROUP = "127.0.0.1"
 
@@ -221,3 +223,19 @@ def test_a_client_enters_and_leaves_the_inner_transport(live, redis, client, our
         heard.append("body")
     asyncio.run(awaited())
     assert heard == ["in", "body", "out", "in", "async", "out"]
+
+
+@pytest.mark.parametrize("name", HTTPX)
+def test_an_async_transport_says_that_it_needs_asyncio(name):
+    """Under trio, which httpx supports, a request ends with what to do, before it is sent."""
+    transport = HTTPX[name][1].AsyncTransport(None)
+    with pytest.raises(ConfigurationError, match="under trio, use a Client"):
+        transport.handle_async_request(None).send(None)
+
+
+def test_a_wrong_group_or_queue_is_named(opened, live):
+    """A function that returns no name, and a queue of the other kind, end before a request."""
+    with pytest.raises(ConfigurationError, match="group is 5: it must be a name"):
+        opened(lambda request: 5).get("http://a.example/")
+    with pytest.raises(ConfigurationError, match="this client needs an AsyncDPQ"):
+        AsyncExchange(live, Options(None))

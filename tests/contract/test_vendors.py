@@ -116,10 +116,7 @@ def host() -> Iterator[Host]:
         yield host
 
 
-LIMITS = [
-    RateLimit(1, 3600, 1000, unit="tokens"),
-    RateLimit(1, 3600, 1000, unit="output_tokens"),
-]
+LIMITS = [RateLimit(1, 3600, 1000, unit="tokens"), RateLimit(1, 3600, 1000, unit="output_tokens")]
 
 
 def left(state: Any) -> list[int]:

@@ -45,7 +45,7 @@ from dpq import (
 from dpq.link.watches import RECHECK_SECONDS
 from dpq.server import Server
 from dpq.worker.fetch_plan import FetchPlan
-from dpq.worker.stop_signals import stop_signals
+from dpq.worker.run_state import stop_signals
 
 
 @pytest.fixture

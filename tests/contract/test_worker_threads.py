@@ -15,6 +15,7 @@ from kit.workers import (
 from redis import Redis
 
 from dpq import DPQ, Context, Push, Task, Tasks, Worker
+from dpq.link import waiter
 
 
 @pytest.fixture
@@ -36,6 +37,22 @@ def test_a_registry_of_tasks(q: DPQ[Any]) -> None:
     assert Worker(q, tasks).drain() == 3
     assert seen == [("x", True)]
     assert len(q.dead.list()) == 2
+
+
+def test_a_block_outlasts_a_short_wait(q: DPQ[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker opens no block for each wait alone: else it would send one for each near moment."""
+    seconds: list[float] = []
+    begin = waiter._Block.begin
+
+    def note(block: Any, wait: float) -> None:
+        seconds.append(wait)
+        begin(block, wait)
+
+    monkeypatch.setattr(waiter._Block, "begin", note)
+    q.push("x", delay=0.2)
+    Worker(q, lambda task: None).drain()
+    if q._session.connections.nodes.direct:
+        assert min(seconds) > 1
 
 
 def test_a_coroutine_that_comes_late_is_a_failed_attempt(q: DPQ[Any]) -> None:

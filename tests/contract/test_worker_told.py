@@ -12,7 +12,7 @@ from support import wait_for
 
 from dpq import DPQ, RateLimited, Reject, Retry, Task, Worker
 from dpq.model.log_fields import FIELDS
-from dpq.worker import pulse
+from dpq.worker import run_state
 
 
 @pytest.fixture
@@ -146,7 +146,7 @@ def test_a_stuck_loop_is_not_live(
     q: DPQ[Any], start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A heartbeat, or an event loop, that does not move for so long is told."""
-    monkeypatch.setattr(pulse, "STUCK_SECONDS", 0.2)  # a beat comes each 10 s
+    monkeypatch.setattr(run_state, "STUCK_SECONDS", 0.2)  # a beat comes each 10 s
     worker = Worker(q, raising(AssertionError()))
     start(worker)
     wait_for(lambda: not worker.health().live, worker.health)

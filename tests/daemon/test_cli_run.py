@@ -247,7 +247,7 @@ def test_a_finished_batch_leaves_no_queue(api, run, tmp_path, url, name):
         assert left
         assert all(86_000 < seconds <= 86_400 for seconds in left)
         _, _, err = run(*words, "--save", "late.jsonl")
-        assert "2 results are not in late.jsonl" in err
+        assert "results missing in late.jsonl: 2;" in err
         assert (host.counts["answered"], host.counts["refused"]) == (1, 2)
         assert keys_of(queue) == []
         assert run(*words, "--again")[0] == 1  # sends the second line once more
@@ -316,12 +316,12 @@ def test_the_meter_counts_from_its_begin(capsys):
     ("changes", "code", "said"),
     [
         ({}, 0, ""),
-        ({"left": 1}, 130, "1 requests are left: run the same command again"),
+        ({"left": 1}, 130, "requests left: 1; run the same command again"),
         ({"refused_here": {"429": 1, "503": 2, "no answer": 1}}, 0, "429s 1, 503s 2, no answer 1,"),
         ({"left": 1, "stopped": "401"}, 1, "stopped: 401"),
         ({"dead": 1, "deaths": ("line 2: 400: no",)}, 1, "dead: line 2: 400: no"),
-        ({"missing": 1, "alone": True}, 1, "1 results are not in a"),
-        ({"missing": 1}, 0, "1 results are not in a"),  # others have worked beside it
+        ({"missing": 1, "alone": True}, 1, "results missing in a"),
+        ({"missing": 1}, 0, "results missing in a"),  # others have worked beside it
     ],
 )
 def test_how_a_run_ends(changes, code, said, capsys):
@@ -349,7 +349,7 @@ def test_a_wrong_key_loses_nothing_and_is_not_shown(api, run, tmp_path, url, nam
     code, out, err = run(file, "--url", host.url, *wrong)
     assert code == 1
     assert "the API refuses every request: 401: " in err
-    assert "3 requests are left" in err
+    assert "requests left: 3;" in err
     assert SECRET not in out + err
     with DPQ.from_url(url, name) as queue:
         assert SECRET not in "".join(map(repr, queue.peek(10)))
@@ -433,7 +433,7 @@ def test_it_needs_no_server(api, run, tmp_path, monkeypatch):
     assert host.counts["answered"] == 3
     monkeypatch.setattr(Results, "tidy", lose_one)
     code, _, err = run(file, "--url", host.url, where=False)
-    assert (code, "2 of 3 saved" in err, "1 results are not in" in err) == (1, True, True), err
+    assert (code, "2 of 3 saved" in err, "results missing in" in err) == (1, True, True), err
 
 
 @pytest.mark.parametrize(

@@ -67,10 +67,7 @@ WHOLE_PAGES = {
 holds it to that. `test_a_page_without_a_test_of_its_own_runs` runs all other pages."""
 
 NOT_HERE = {
-    (
-        "durability.md",
-        'q = DPQ.from_url("redis://..."',
-    ): "test_lease_and_worker_go_on",
+    ("durability.md", 'q = DPQ.from_url("redis://..."'): "test_lease_and_worker_go_on",
     ("durability.md", "for _ in range(3):"): "test_the_guide_shows_how_to_repeat",
     ("operations.md", "from dpq import DPQ\nfrom redis"): "test_the_life_of_tasks",
     ("scrapy.md", ""): "test_what_the_page_for_users_shows_runs",
@@ -91,7 +88,7 @@ ENDLESS = {"web", "metrics", "scheduler", "worker", "--follow"}
 """Words of commands that run until Ctrl-C: tests/daemon and tests/web start those."""
 
 FAILS = {
-    "dpq doctor": 1,  # a task is due, and there is no consumer
+    "dpq doctor": 1  # a task is due, and there is no consumer
 }
 """Begin of commands that fail on this test's queues, and the exit code."""
 

@@ -65,7 +65,7 @@ def test_rq(url, names):
     now_due(q)
     names["worker"].drain()
     assert sorted(result.value.rpartition("/")[2] for result in q.results()) == [
-        *("best", "limited", "rest"),
+        *("best", "limited", "rest")
     ]
 
 

@@ -14,13 +14,7 @@ import pytest
 import dpq
 from dpq import DPQ, Task
 from dpq.script.keys import key_of
-from dpq.testing import (
-    Clock,
-    QueueFactory,
-    assert_conserved,
-    crash_consumer,
-    let_leases_expire,
-)
+from dpq.testing import Clock, QueueFactory, assert_conserved, crash_consumer, let_leases_expire
 
 PACKAGE = Path(dpq.__file__).parent
 ROOT = PACKAGE.parent

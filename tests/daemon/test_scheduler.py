@@ -23,7 +23,8 @@ from support import PATIENCE_S, wait_for
 from dpq import DPQ, Scheduler
 from dpq.link.connections import Connections
 from dpq.registry.names import Sieve
-from dpq.scheduler import daemon, listener, upkeep
+from dpq.scheduler import daemon, upkeep
+from dpq.scheduler.connections import Listener
 from dpq.script.command import once
 from dpq.script.keys import REGISTRY, STORAGE_FORMAT, key_of
 from dpq.server import Server
@@ -176,7 +177,7 @@ def test_no_marker_hides_another(redis: Redis, queue_name: str) -> None:
     first, second = (key_of(f"{queue_name}-{n}", "tick") for n in (1, 2))
     redis.zadd(first, {"a": 0, "b": 0, "c": 0})
     redis.zadd(second, {"w": 0})
-    waiter = listener.Listener(Connections(redis), [first, second])
+    waiter = Listener(Connections(redis), [first, second], [])
     woken = [waiter.wait(PATIENCE_S) for _ in range(3)]
     assert [marker.number for marker in woken if marker] == [0, 1, 0]
     waiter.close()

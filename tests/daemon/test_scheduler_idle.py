@@ -45,7 +45,8 @@ def settled(scheduler: Scheduler, count: int) -> bool:
     return (
         len(queues) == count
         and all(queue.settings for queue in queues)
-        and len(scheduler._heard) == count
+        and scheduler._waiter is not None
+        and len(scheduler._waiter.owners) == count + 1  # with the list of names
         and (scheduler._named is not None or not scheduler._changed)
         and scheduler._look_at > later
         and scheduler._upkeep.moments.first() > later

@@ -66,9 +66,8 @@ STUBS = {
         "    url: str, *, timeout: float, headers: dict[str, str] = ...\n"
         ") -> Response: ...\n"
     ),
-    "_crawl_demo.pyi": "def main() -> int: ...\n",
 }
-"""Modules that need not be there; `_crawl_demo` is no program that a reader copies."""
+"""Modules that need not be there."""
 
 FACTS = """
 from typing import Any, assert_type
@@ -181,8 +180,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for example in (ROOT / "examples").glob("*.py"):
         if example.name == "spider.py" and find_spec("scrapy") is None:
             continue
-        if not example.name.startswith(("_crawl", "_stdlib")):
-            shutil.copy(example, folder)
+        shutil.copy(example, folder)
     for name, text in STUBS.items():
         (folder / name).write_text(text)
     (folder / "facts.py").write_text(FACTS)

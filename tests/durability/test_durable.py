@@ -23,21 +23,14 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 from redis.retry import Retry as Retries
 from soak.servers import Node, Pair
-from support import PATIENCE_S, has_waitaof, wait_for
+from support import PATIENCE_S, find_all_binaries, has_waitaof, wait_for
 
 import dpq
-from dpq import (
-    DPQ,
-    AsyncDPQ,
-    ConfigurationError,
-    NotConfirmedError,
-    Push,
-    Retry,
-)
+from dpq import DPQ, AsyncDPQ, ConfigurationError, NotConfirmedError, Push, Retry
 from dpq.link.cluster import Node as ServerNode
 from dpq.script import durability as durability_module
 from dpq.script.assembly import script, script_names
-from dpq.server import find_all_binaries, find_binary
+from dpq.server import find_binary
 from dpq.worker import runner, runner_async
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*keeps nothing on disk")
@@ -399,7 +392,7 @@ def test_what_the_client_sends_is_not_confirmed(
     with DPQ(Redis(unix_socket_path=str(pair.front)), queue_name, durability="replica") as q:
         q.push("first")
         with monkeypatch.context() as patch:
-            patch.setattr(q._session.connections, "_only", away(Redis)(""))
+            patch.setattr(q._session.connections.nodes, "only", away(Redis)(""))
             patch.setattr(q._session.connections.nodes, "of", away(Redis))
             with pytest.raises(NotConfirmedError, match="the client has sent it again") as told:
                 q.push("second")

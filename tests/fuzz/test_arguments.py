@@ -128,10 +128,7 @@ def test_any_call(redis, made):
 
 
 @examples(40)
-@given(
-    anything,
-    some(" ".join(QueueSettings.__annotations__)),
-)
+@given(anything, some(" ".join(QueueSettings.__annotations__)))
 def test_any_queue(redis, name, settings):
     """Any arguments to the constructor: a DPQError, or a queue that works."""
     with contextlib.suppress(*ALLOWED):

@@ -27,11 +27,7 @@ def task_after(q: DPQ[Any], clock: Clock, seconds: float, visibility: float = 30
 
 
 def first_after_429(
-    q: DPQ[Any],
-    clock: Clock,
-    scope: str = "group",
-    seconds: float = 10,
-    visibility: float = LONG,
+    q: DPQ[Any], clock: Clock, scope: str = "group", seconds: float = 10, visibility: float = LONG
 ) -> Task[Any]:
     """The probe after a 429, which the best task has met, and the closing by it."""
     q.rate_limited(take(q), seconds, scope)

@@ -1,10 +1,5 @@
-"""The rule of lib/limits/refunds.lua in exact fractions, and the state that it must never go below.
+"""The rule of lib/limits/refunds.lua in exact fractions: it keeps what a gate stores, no more."""
 
-`Window` is the rule: what it keeps is all that a gate stores. `History` remembers every grant, and
-computes anew what would be paid if each task had been charged what it spent in the end.
-"""
-
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
@@ -19,7 +14,6 @@ class Window:
 
     paid: Fraction = Fraction(0)
     pairs: list[tuple[int, Fraction]] = field(default_factory=list)
-    most_pairs: int = PAIRS
 
     def grant(self, token: int, now: Fraction, ms: Fraction, floor: Fraction = Fraction(0)) -> None:
         """A task is charged `ms`; `floor` is what a 429 makes the window owe."""
@@ -33,7 +27,7 @@ class Window:
             last = pairs.pop()
             token, slack = max(token, last[0]), min(slack, last[1])
         pairs.append((token, slack))
-        if len(pairs) > self.most_pairs:
+        if len(pairs) > PAIRS:
             steps = [b[1] - a[1] for a, b in pairwise(pairs)]
             closest = steps.index(min(steps))
             pairs[closest + 1] = (pairs[closest + 1][0], pairs[closest][1])
@@ -53,26 +47,3 @@ class Window:
     def owe(self, token: int, since: Fraction, ms: Fraction) -> None:
         """A task has spent so much more than it was charged; `since`: the least that was paid."""
         self.paid = max(self.paid, since) + ms
-
-
-@dataclass
-class Grant:
-    """One grant: when, the ms that it was charged, and those that it spent in the end."""
-
-    at: Fraction
-    charged: Fraction
-    final: Fraction
-
-
-class History:
-    """All grants of a window."""
-
-    def __init__(self) -> None:
-        self.grants: list[Grant] = []
-
-    def paid(self) -> Iterator[Fraction]:
-        """What is paid after each grant, by final costs."""
-        paid = Fraction(0)
-        for grant in self.grants:
-            paid = max(paid, grant.at) + grant.final
-            yield paid

@@ -16,8 +16,7 @@ from dpq.queue.lease_renewal import Leases
 from dpq.script.replies import Batch
 from dpq.types import QueueStats
 from dpq.worker.deliveries import Deliveries, Done
-from dpq.worker.fetch_plan import FetchPlan
-from dpq.worker.queue_order import AskOrder, QueueOrder
+from dpq.worker.fetch_plan import AskOrder, FetchPlan
 from dpq.worker.run_state import RunState
 
 CUT = RedisConnectionError("cut")
@@ -183,20 +182,15 @@ class AsyncScriptedWakeUps(ScriptedWakeUps):
 def plan_of(
     queues: Sequence[ScriptedQueue],
     state: RunState,
-    *,
-    order: QueueOrder = "strict",
     **settings: Any,
 ) -> FetchPlan:
     """The plan of a worker of scripted queues."""
     made: Any = list(queues)
-    deliveries = Deliveries("worker", made, None)
+    state.queues = made
+    for name, setting in settings.items():
+        setattr(state, name, setting)
     return FetchPlan(
-        name="worker",
-        queues=made,
-        order=AskOrder([1] * len(made), order),
-        deliveries=deliveries,
-        state=state,
-        **settings,
+        state, AskOrder([1] * len(made), strict=True), Deliveries("worker", made, None)
     )
 
 
@@ -220,9 +214,8 @@ class ScriptedFetcher:
     def add(self, done: Done) -> None:
         self.ends.append(done)
 
-    def took(self, seconds: float) -> None: ...
-
-    def confirm(self) -> Any: ...
+    def handled(self, done: Done | None, seconds: float) -> Any:
+        self.ends += [done] if done else []
 
     def send_late(self) -> None: ...
 
@@ -235,4 +228,5 @@ class ScriptedFetcher:
 class AsyncScriptedFetcher(ScriptedFetcher):
     """The same, awaited."""
 
-    async def confirm(self) -> None: ...
+    async def handled(self, done: Done | None, seconds: float) -> None:
+        super().handled(done, seconds)

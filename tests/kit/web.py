@@ -31,10 +31,7 @@ class Browser(TestClient):
     def submit(self, path: str, status: int = 303, **fields: Any) -> Any:
         """Send a form, as a page of the dashboard does."""
         answer = self.post(
-            path,
-            data=fields,
-            headers={"sec-fetch-site": "same-origin"},
-            follow_redirects=False,
+            path, data=fields, headers={"sec-fetch-site": "same-origin"}, follow_redirects=False
         )
         assert answer.status_code == status, answer.text
         return answer

@@ -34,22 +34,6 @@ def test_of_an_expired_last_attempt(q, clock, probe):
     assert q.stats().dead == 0
 
 
-def test_many(q, clock, probe):
-    """Of several tasks those with a live token are finished, and the error names all the others."""
-    for i in range(4):
-        q.push(i)
-    tasks = q.pop_many(4)
-    q.ack(tasks[0])
-    q.set_visibility(tasks[2], 0)
-    q.set_visibility(tasks[3], 0)
-    q.pop_many(2)
-    with pytest.raises(LeaseLostError) as caught:
-        q.ack_many(tasks)
-    assert caught.value.task_ids == (tasks[2].id, tasks[3].id)
-    assert q.stats().acked == 2
-    assert q.stats().invisible == 2
-
-
 @pytest.mark.parametrize("state", ["invisible", "delayed", "ready", "waiting"])
 def test_of_a_task_that_runs_again(q, clock, probe, state):
     """After a `rerun` the ack brings the task back as a new one, behind its equals."""

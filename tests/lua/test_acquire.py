@@ -286,25 +286,6 @@ def test_a_dead_caller(q, clock, scope):
     assert q.check() == []
 
 
-def test_a_permit_is_extended(q, clock, probe):
-    """An extension moves its end; one whose reply is lost is repeated."""
-    q.set_limit(concurrency=1, group="g")
-    first = Asker(q, lease=20)
-    first.ask()
-    before = first.caller.held
-    clock.advance(15)
-    after = first.extend(20)
-    assert after != before
-    first.caller.held = before
-    assert first.extend(20) == after
-    clock.advance(15)
-    assert full(q)
-    assert q.check() == []
-    first.end()
-    assert first.extend(20) == ""
-    assert probe.count("tracked") == 0
-
-
 def test_a_429_closes_for_all(q, clock):
     """Tasks and callers wait; then one caller is the probe, and the others wait for its end."""
     q.set_limit(10, 1, burst=5, group="g")

@@ -61,12 +61,7 @@ def test_both_begin_then(q, clock):
 
 
 @pytest.mark.parametrize(
-    "limit",
-    [
-        RateLimit(10, 1, moving=True),
-        RateLimit(10, 1, unit="tokens"),
-        RateLimit(100, 0.01),
-    ],
+    "limit", [RateLimit(10, 1, moving=True), RateLimit(10, 1, unit="tokens"), RateLimit(100, 0.01)]
 )
 def test_only_even_windows_of_requests(q, clock, limit):
     """Whatever counts otherwise, or is shorter than `ahead`, is decided when a task begins."""
@@ -101,6 +96,16 @@ def test_a_reply_with_tasks_says_when_to_ask_again(q, clock):
     assert (len(again.waits_ms), again.next_event_ms) == (1, pytest.approx(140.8))
     full = ahead(q, 200, most=1)
     assert (len(full.tasks), full.recheck_ms) == (1, None)  # another thread may find more
+
+
+def test_one_thread_that_takes_more_later_needs_no_second_pop(q, clock):
+    """With room for tasks of later moments a full reply says it, too, if none could begin now."""
+    q.set_limit(10, 1, burst=3)
+    fill(q, 9)
+    batch = ahead(q, 50, most=2, beyond=4)
+    assert (len(batch.tasks), batch.recheck_ms) == (2, None)  # the third could begin now
+    batch = ahead(q, 50, most=1, beyond=4)
+    assert (len(batch.tasks), batch.next_event_ms, batch.recheck_ms) == (1, 100, 10_000)
 
 
 @pytest.mark.parametrize("seed", range(6))

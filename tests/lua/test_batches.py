@@ -2,10 +2,7 @@
 
 import pytest
 
-from dpq import (
-    BatchFinishedError,
-    Push,
-)
+from dpq import BatchFinishedError, Push
 
 
 def counts(q, name="b"):
@@ -40,29 +37,6 @@ def test_done(q, clock, probe):
     assert (q.batch("b").finished_at - q.batch("b").began_at).total_seconds() == 1
     q.ack(end)
     assert (q.pop().task, counts(q)) == (None, (0, 3, 0, 0))
-
-
-def test_empty_for_a_moment(q, probe):
-    """Without a seal a batch is not finished, however often nothing is left; with it, once."""
-    for i in range(3):
-        q.push(i, batch="b")
-        q.ack(probe.pop())
-        assert not q.batch("b").finished
-    state = q.seal_batch("b", on_finish=Push("end"))
-    assert (state.finished, counts(q)) == (True, (0, 3, 0, 0))
-    assert probe.drain() == ["end"]
-
-
-def test_sealed_again(q, probe):
-    """The first task that waits stands, however often its program seals; so does the seal."""
-    _, callback = sealed(q, "x")
-    assert q.seal_batch("b", on_finish=Push("other")).callback == callback
-    assert q.seal_batch("b").sealed
-    q.ack(probe.pop())
-    assert q.seal_batch("b", on_finish=Push("third")).callback == callback
-    assert probe.drain() == ["end"]
-    assert q.seal_batch("b", on_finish=Push("fourth")).callback == callback
-    assert q.pop().task is None
 
 
 def test_tasks_push_tasks(q, probe):

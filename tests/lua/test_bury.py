@@ -1,19 +1,6 @@
 """bury: give a task up now. And _bury: the dead letters are capped by number and age."""
 
 from dpq import DPQ
-from dpq.types import DeadTask
-
-
-def test_running(q, clock, probe):
-    """A buried task is dead with its reason, its time and its key."""
-    task_id = q.push("x", key="k", group="g")
-    q.bury(probe.pop(), "no such page")
-    letter = q.get(task_id)
-    assert isinstance(letter, DeadTask)
-    assert (letter.reason, letter.attempts, letter.key) == ("no such page", 0, "k")
-    assert letter.died_at.timestamp() * 1000 == clock.ms
-    assert q.stats().buried == 1
-    assert q.size() == 0
 
 
 def capped(q, clock, **caps):

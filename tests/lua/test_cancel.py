@@ -2,7 +2,7 @@
 
 import pytest
 
-from dpq import ConfigurationError, LeaseLostError, TaskNotFoundError
+from dpq import LeaseLostError, TaskNotFoundError
 from dpq.verbs.workers import Doing
 
 PLACES = {
@@ -65,19 +65,6 @@ def test_its_holder_hears_of_it(q, probe, clock, verb, how):
         VERBS[verb](q, task)
     assert caught.value.cancelled
     assert q.ack(task) is False
-
-
-def test_only_what_does_not_run(q, probe):
-    """running=False leaves a running task alone, and cancels one that waits."""
-    ids = [q.push(n, group="g") for n in range(2)]
-    task = probe.pop()
-    before = probe.stored()
-    with pytest.raises(ConfigurationError, match="running=True"):
-        q.cancel(task.id, running=False)
-    assert probe.stored() == before
-    q.cancel(ids[1], running=False)
-    q.ack(task)
-    assert q.size() == 0
 
 
 def test_a_heartbeat_says_so(q, probe):

@@ -1,10 +1,6 @@
 """delay_group: close a group for a time, or open it. And _place: order inside groups."""
 
-import math
-import random
-
 import pytest
-from kit.moments import exactly_after
 
 
 @pytest.fixture
@@ -23,12 +19,6 @@ def test_close_moves_the_head_only(q, probe, group):
     assert set(map(tuple, before["waiting"])) < set(map(tuple, after["waiting"]))
     assert after["meta"] == before["meta"]
     assert "groups" not in after
-
-
-def test_opens_by_time(q, clock, probe, group):
-    """At its time, and not before, the group opens with its best task."""
-    q.delay_group("g", 60)
-    assert exactly_after(q, clock, 60) == ["g0", "g1", "g2", "g3", "g4"]
 
 
 def test_push_into_a_closed_group(q, clock, probe, group):
@@ -63,16 +53,6 @@ def test_open_by_hand(q, probe, group):
     assert "closed" not in probe.stored()
 
 
-@pytest.mark.parametrize("seconds", [10, 90])
-def test_close_again(q, clock, probe, group, seconds):
-    """By hand the second closing counts, from its own moment, longer or shorter."""
-    q.delay_group("g", 60)
-    clock.advance(5)
-    q.delay_group("g", seconds)
-    assert q.next_event() == seconds
-    assert probe.count("waiting") == 5
-
-
 def test_better_newcomer_replaces_the_head(q, probe, group):
     """A better task of the group takes the head's place; an equal or worse one waits."""
     q.push("equal", priority=0, group="g")
@@ -80,27 +60,3 @@ def test_better_newcomer_replaces_the_head(q, probe, group):
     q.push("better", priority=1, group="g")
     assert [task.payload for task in q.peek()] == ["better"]
     assert probe.drain() == ["better", "g0", "equal", "g1", "g2", "g3", "g4"]
-
-
-ODD = [
-    *(0, -0.0, 1, -1, 0.5, -0.5, 0.1, 1e300, -1e300, 5e-324, -5e-324, 2.2250738585072014e-308),
-    *(math.pi, -math.pi, 1.7976931348623157e308, -1.7976931348623157e308, 1023, 1024, 1025),
-    *(2**53, 2**53 + 1, 2**53 + 2, -(2**53), -(2**53) - 1, 2**62 + 1, 2**62 - 1, 2**63 - 1),
-    *(-(2**63), -(2**63) + 1, 1.0, 1, 2.0**53, 2.0**62, 1 + 2**-52, 1 - 2**-53),
-]
-
-
-@pytest.mark.parametrize("way", ["ready", "waiting", "closed"])
-@pytest.mark.parametrize("seed", range(1))
-def test_every_kind_of_priority(q, clock, probe, way, seed):
-    """Ints of 64 bits and finite floats are in the same exact order in ready and in waiting."""
-    priorities = ODD * 2
-    random.Random(seed).shuffle(priorities)
-    group = None if way == "ready" else "g"
-    if way == "closed":
-        q.delay_group("g", 60)
-    for i, priority in enumerate(priorities):
-        q.push([i, str(priority)], priority=priority, group=group)
-    clock.advance(60)
-    exact = sorted(range(len(priorities)), key=lambda i: (-priorities[i], i))  # ints stay exact
-    assert [number for number, _ in probe.drain()] == exact

@@ -2,19 +2,6 @@
 
 import pytest
 from kit.deliveries import put_back
-from kit.moments import task_after
-
-
-@pytest.mark.parametrize("seconds", [0.001, 5, 300, 315_360_000])
-def test_running(q, clock, probe, seconds):
-    """The lease ends so many seconds from now, later or earlier than before."""
-    q.push("x")
-    task = probe.pop(visibility=60)
-    clock.advance(7)
-    end = q.extend(task, seconds)
-    assert end.timestamp() * 1000 == pytest.approx(clock.ms + seconds * 1000, abs=0.1)
-    assert q.get(task.id).visible_until == end
-    assert task_after(q, clock, seconds).attempt == 2
 
 
 @pytest.mark.parametrize("state", ["ready", "waiting", "delayed"])

@@ -74,22 +74,3 @@ def test_no_limit_of_attempts(q, clock, probe, options):
     assert not q.check()
     [line] = [each for each in q.admin.export() if task_id in each]
     assert json.loads(line)["max_attempts"] is None
-
-
-def test_attempts_spent(q, clock, probe):
-    """The last failed attempt makes it dead, with the number of attempts and the last error."""
-    task_id = q.push("x", max_attempts=3)
-    for i in range(3):
-        q.fail(probe.pop(), f"error {i}", delay=0)
-    letter = q.get(task_id)
-    assert (letter.state, letter.reason) == ("dead", "attempts spent")
-    assert (letter.attempts, letter.last_error) == (3, "error 2")
-
-
-def test_error_is_one_bounded_line(q, probe):
-    """An error is kept without control characters, up to 1000 characters; None is none."""
-    task_id = q.push("x")
-    q.fail(probe.pop(), "a\tb\nc\0d" + "é" * 2000, delay=0)
-    assert q.get(task_id).last_error == "a b c d" + "é" * 993
-    q.fail(probe.pop(), delay=0)
-    assert q.get(task_id).last_error is None

@@ -157,21 +157,7 @@ def stale(q: DPQ[Any], clock: Clock) -> None:
 
 
 WORLDS: list[Build] = [
-    *(
-        fill,
-        grouped,
-        closed,
-        limited,
-        spent,
-        full,
-        due,
-        hit,
-        paused,
-        dead,
-        stale,
-        learned,
-        followed,
-    ),
+    *(fill, grouped, closed, limited, spent, full, due, hit, paused, dead, stale, learned, followed)
 ]
 
 
@@ -239,7 +225,7 @@ GOES_ON: dict[str, list[Callable[[DPQ[Any]], object]]] = {
     "permit": [
         lambda q: q._session.run(
             q._operations.end_permit, caller("a"), "~1700000009000~permit", "t=1"
-        ),
+        )
     ],
     "met_limit": [
         lambda q: q._session.run(
@@ -292,7 +278,7 @@ GOES_ON: dict[str, list[Callable[[DPQ[Any]], object]]] = {
         lambda q: (
             q._session.run(q._operations.beat, "w", "name", "host", 1, "0.1", 2, 3, 4.0),
             [q.admin.quiet("w"), q.admin.unquiet("w"), q.admin.quiet("w")],
-        ),
+        )
     ],
     "pause": [lambda q: q.pause(), lambda q: q.pause(60), lambda q: q.resume()],
     "pop": [
@@ -314,9 +300,7 @@ GOES_ON: dict[str, list[Callable[[DPQ[Any]], object]]] = {
         each_held(lambda q, task, scope=scope: q.rate_limited(task, 20, scope))
         for scope in ("group", "queue", "task")
     ],
-    "register": [
-        lambda q: q._session.run(q._operations.register),
-    ],
+    "register": [lambda q: q._session.run(q._operations.register)],
     "release": [
         each_held(lambda q, task: q.release(task)),
         each_held(lambda q, task: q.release(task, 5, priority=7)),

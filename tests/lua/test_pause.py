@@ -1,27 +1,5 @@
 """pause: stop handing out tasks, for a time or until resume; or go on."""
 
-from kit.moments import task_after
-
-
-def test_until_resume(q, clock, probe):
-    """A paused queue hands out nothing, however long, until it is resumed."""
-    q.push("x")
-    q.pause()
-    clock.advance(10**7)
-    assert q.pop() == (None, None, None)
-    assert probe.call("pop", clock(), 1, 1000, 10**6, 100, "")[:2] == [0, -1]
-    q.resume()
-    assert probe.pop().payload == "x"
-
-
-def test_for_a_time(q, clock, probe):
-    """A pause ends at its time by itself, and pop says when."""
-    q.push("x")
-    q.pause(10)
-    clock.advance(4)
-    assert probe.call("pop", clock(), 1, 1000, 10**6, 100, "")[:2] == [0, 6_000_000]
-    assert task_after(q, clock, 6).payload == "x"
-
 
 def test_touches_no_task(q, clock, probe):
     """While the queue is paused a pop does no upkeep, and other calls work."""

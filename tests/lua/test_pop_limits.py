@@ -40,19 +40,6 @@ def test_the_moment_of_a_unit(q, clock, scope, rate, interval):
         assert exactly_after(q, clock, interval) == [i]
 
 
-@pytest.mark.parametrize("scope", SCOPES)
-def test_burst(q, clock, scope):
-    """After a rest, however long, `burst` units come at once, and then one by one."""
-    q.set_limit(1, 10, burst=3, group=scope)
-    fill(q, 10)
-    assert payloads(q) == [0, 1, 2]
-    assert exactly_after(q, clock, 10) == [3]
-    clock.advance(20)
-    assert payloads(q) == [4, 5]
-    clock.advance(1000)
-    assert payloads(q) == [6, 7, 8]
-
-
 @pytest.mark.parametrize(("rate", "per"), [(50_000, 0.7), (100_000, 1), (900_000, 1.001)])
 def test_fractions_do_not_add_up(q, clock, rate, per):
     """However short the time of a unit is, all units of a window take the whole of it."""
@@ -64,15 +51,6 @@ def test_fractions_do_not_add_up(q, clock, rate, per):
         assert payloads(q) == []
         clock.advance(0.002 + rate / 4096 / 1000)  # a unit is rounded up to 1/4096 ms
         assert payloads(q) == [payload]
-
-
-def test_every_window_holds(q, clock):
-    """Of several windows the one that grants last decides, at each moment anew."""
-    q.set_limit([RateLimit(3, 30, burst=3), RateLimit(2, 1, burst=2)])
-    fill(q, 9)
-    assert payloads(q) == [0, 1]
-    assert exactly_after(q, clock, 0.5) == [2]
-    assert exactly_after(q, clock, 9.5) == [3]
 
 
 def test_the_default_is_each_groups_own(q, clock):
@@ -152,21 +130,6 @@ def look_again(q):
 
 
 # Cost
-
-
-@pytest.mark.parametrize("scope", SCOPES)
-@pytest.mark.parametrize(("cost", "seconds"), [(3, 0.75), (1_000_000, 1)])
-def test_a_cost_above_the_burst_waits_for_its_units(q, clock, scope, cost, seconds):
-    """A task of cost 3 in a window of burst 1 waits two units longer, and is paid for after it.
-
-    One that costs more than rate + burst - 1, which no window grants, is held as costing that.
-    """
-    q.set_limit(4, 1, group=scope)
-    for payload, each in [("one", 1), ("dear", cost), ("last", 1)]:
-        q.push(payload, cost=each, group="g")
-    assert payloads(q) == ["one"]
-    assert exactly_after(q, clock, seconds) == ["dear"]
-    assert exactly_after(q, clock, seconds) == ["last"]
 
 
 def test_units_are_saved_for_the_best(q, clock):
@@ -284,14 +247,6 @@ def test_the_end_of_a_lease_lets_the_next_run(q, clock, probe, scope, ending):
     ended = 2 if ending in ("purge", "expiry") else 1
     assert payloads(q) == [2, 3][:ended]
     assert payloads(q) == []
-
-
-def test_concurrency_is_each_groups_own(q):
-    """The default's concurrency counts for each group by itself, and the queue's for all."""
-    q.set_limit(concurrency=2, group="*")
-    q.set_limit(concurrency=5)
-    q.push_many(Push(payload=f"{g}{i}", group=g) for i in range(3) for g in "abc")
-    assert payloads(q) == ["a0", "b0", "c0", "a1", "b1"]
 
 
 # Reserve

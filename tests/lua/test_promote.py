@@ -53,15 +53,6 @@ def test_in_steps(q, clock, probe):
     assert probe.call("promote", clock(), 2) == [1, -1]
 
 
-def test_not_before_its_time(q, clock):
-    """A ms before the time nothing moves; at it, it does."""
-    q.push("x", delay=2)
-    clock.advance(1.999)
-    assert q.promote() == 0
-    clock.advance(0.001)
-    assert q.promote() == 1
-
-
 def test_wakes_for_ready_tasks_only(q, clock, probe):
     """A consumer is woken when something became ready, not when it went to wait or died."""
     q.push("head", group="g", priority=1)

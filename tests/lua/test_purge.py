@@ -21,17 +21,6 @@ def fill(q, count=3):
     return tasks[count:]
 
 
-@pytest.mark.parametrize("state", STATES)
-def test_one_state(q, probe, state):
-    """The tasks of one state go with payloads, records and keys; all others stay."""
-    fill(q)
-    assert q.purge(state) == 3
-    stats = q.stats()
-    assert {name: getattr(stats, name) for name in STATES} == dict.fromkeys(STATES, 3) | {state: 0}
-    assert len(probe.bodies()) == len(probe.stored()["meta"]) == 12
-    assert not any(key.startswith(state.encode()) for key in probe.stored()["keys"])
-
-
 def test_everything(q, probe):
     """Without a state all tasks go; settings, totals and closed groups stay."""
     fill(q)
@@ -48,15 +37,6 @@ def test_everything(q, probe):
         "cancelled",
     }
     assert q.stats().pushed == 15
-
-
-def test_heads_only(q, probe):
-    """When the ready ones are purged, the best waiting task of each group becomes ready."""
-    for i in range(6):
-        q.push(i, group="ab"[i % 2])
-    assert q.purge("ready") == 2
-    assert [task.payload for task in q.peek()] == [2, 3]
-    assert probe.woken()
 
 
 @pytest.mark.many_calls

@@ -47,10 +47,7 @@ def test_all_runs_of_a_name_or_one_by_its_id(q, beat):
     assert seen(q).keys() == {"1", "2"}
     assert q.admin.unquiet("2", by="bob") == 1
     assert seen(q).keys() == {"1"}
-    assert told(q) == [
-        ("quieted", "2 workers, the last is a"),
-        ("unquieted", "worker a, by bob"),
-    ]
+    assert told(q) == [("quieted", "2 workers, the last is a"), ("unquieted", "worker a, by bob")]
 
 
 @pytest.mark.parametrize("how", ["dropped", "silent"])

@@ -78,29 +78,6 @@ def test_queue(q, clock, probe, tasks):
     assert payloads(q) == ["best"]
 
 
-def test_without_a_group(q, clock, tasks):
-    """A task without a group closes the queue."""
-    q.push("alone", priority=50)
-    q.rate_limited(take(q), 5)
-    assert exactly_after(q, clock, 5) == ["alone"]
-
-
-def test_task(q, clock, probe, tasks):
-    """With scope "task" only the task itself waits, delayed."""
-    task = take(q)
-    q.rate_limited(task, 5, "task")
-    assert probe.state(task.id) == "delayed"
-    assert payloads(q) == ["g1", "g2", "g3", "g4", "g5", "free0", "free1"]
-    assert exactly_after(q, clock, 5) == ["g0"]
-    assert q.admin.groups() == []
-
-
-def test_of_zero_seconds(q, tasks):
-    """A retry_after of 0 opens at once, with a probe."""
-    q.rate_limited(take(q), 0)
-    assert payloads(q) == ["g0", "free0", "free1"]
-
-
 # How long
 
 

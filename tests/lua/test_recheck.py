@@ -6,13 +6,16 @@ import pytest
 from redis import Redis
 
 from dpq import DPQ
+from dpq.link.blocks import handing_on, read_marker
+from dpq.link.watches import Watch, watches_after
 from dpq.script.keys import key_of
 from dpq.script.replies import Batch
+from dpq.testing import Clock
 
 
-def asks(q: DPQ[Any]) -> Batch[Any]:
+def asks(q: DPQ[Any], waiter: str = "-") -> Batch[Any]:
     """A pop of a consumer that is about to wait."""
-    batch: Batch[Any] = q._session.run(q._operations.pop, 1, None, "-")
+    batch: Batch[Any] = q._session.run(q._operations.pop, 1, None, waiter)
     return batch
 
 
@@ -46,3 +49,36 @@ def test_a_short_lease_has_a_watcher(redis: Redis, q: DPQ[Any]) -> None:
     q.push(2)
     q.pop(visibility=9)
     assert redis.zscore(key_of(q.queue_name, "wake"), "e") is not None
+
+
+def test_the_second_watcher_is_the_first_of_the_next_moment(
+    redis: Redis, q: DPQ[Any], clock: Clock
+) -> None:
+    """If its marker comes to the second watcher, it asks at the moment, not 300 ms later."""
+    q.push(1, delay=1)
+    q.push(2, delay=3)
+    wake = key_of(q.queue_name, "wake")
+    redis.delete(wake)
+    redis.hdel(key_of(q.queue_name, "conf"), "watched")
+    (first,), (second,) = watches_after(asks(q)), watches_after(asks(q))
+    assert (first.second, second.second) == (False, True)
+    clock.advance(1)
+    assert asks(q, first.mine).tasks
+    ((member, moment),) = redis.zpopmin(wake)
+    marker = read_marker([wake], [wake.encode(), member, moment])
+    second.marker_received(marker.moment, marker.second)
+    clock.advance(0.3)
+    batch = asks(q, second.mine)
+    assert (batch.next_event_ms, batch.second) == (1700, False)
+
+
+def test_the_first_watcher_keeps_its_moment() -> None:
+    """A marker of a second watcher is none of its own; such a marker is put back as what it is."""
+    watch = Watch(0, 2000)
+    for moment, second in ((2300, True), (1500, True), (2500, False)):
+        watch.marker_received(moment, second)
+        assert (watch.moment, watch.second) == (2000, False)
+    watch.marker_received(1700)
+    assert watch.moment == 1700
+    marker = read_marker(["wake"], [b"wake", b"d", b"1500"])
+    assert list(handing_on(["wake"], [marker])) == [("ZADD", "wake", "NX", "1500.000", "d")]

@@ -22,18 +22,6 @@ def test_again(q, probe):
     assert not probe.redis.exists(REGISTRY_TICK)
 
 
-def test_first_push_registers(q, probe):
-    """A queue is known from its first push on; one that is only looked at stays unwritten."""
-    q.stats()
-    q.pop()
-    q.promote()
-    q.peek()
-    assert probe.stored() == {}
-    assert not probe.redis.sismember(REGISTRY, q.queue_name)
-    q.push("x")
-    assert probe.redis.sismember(REGISTRY, q.queue_name)
-
-
 def test_first_setting_registers(q, probe):
     """A queue is known when a client names one of its settings."""
     DPQ(q.redis, q.queue_name, order="fifo")

@@ -1,29 +1,5 @@
 """release: give a task back, not counted; it keeps its place among equals."""
 
-import pytest
-
-
-def test_keeps_its_place(q, probe):
-    """However often a task is given back, it stays before its later equals."""
-    for i in range(3):
-        q.push(i)
-    for _ in range(3):
-        q.release(probe.pop())
-    assert probe.drain() == [0, 1, 2]
-
-
-@pytest.mark.parametrize("priority", [9, -2, 2**53 + 1, 2**62 + 1, -(2**63), 2**63 - 2])
-def test_priority(q, probe, priority):
-    """With a priority it comes back at exactly that one, in its old place among the equals."""
-    q.push("x")
-    task = probe.pop()
-    q.push("equal", priority=priority)
-    q.push("higher", priority=priority + 1)
-    q.release(task, priority=priority)
-    again = q.get(task.id)
-    assert (again.priority, type(again.priority)) == (priority, int)
-    assert probe.drain() == ["higher", "x", "equal"]
-
 
 def test_in_a_group(q, probe):
     """A released task that is better than its group's head becomes the head again."""

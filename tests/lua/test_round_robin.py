@@ -25,31 +25,6 @@ def test_in_turn(fair, probe, one_by_one):
     assert (probe.drain() if one_by_one else payloads(fair)) == expected
 
 
-def test_a_newcomer(fair, probe):
-    """A group that comes later has its turn after those that wait, not after their backlog."""
-    fill(fair, {"a": 50, "b": 50})
-    assert payloads(fair, 3) == ["a0", "b0", "a1"]
-    fill(fair, {"c": 2})
-    assert payloads(fair, 6) == ["b1", "a2", "c0", "b2", "a3", "c1"]
-
-
-def test_priorities_come_first(fair, probe):
-    """Turns are taken among equal priorities only."""
-    fill(fair, {"a": 3}, priority=1)
-    fill(fair, {"b": 2, "c": 2})
-    fill(fair, {"d": 2}, priority=1)
-    assert probe.drain() == ["a0", "d0", "a1", "d1", "a2", "b0", "c0", "b1", "c1"]
-
-
-def test_tasks_without_a_group(fair, probe):
-    """A task without a group stands where its push came, between the turns of groups."""
-    fill(fair, {"a": 3})
-    fair.push("one")
-    fill(fair, {"b": 2})
-    fair.push("two")
-    assert probe.drain() == ["a0", "one", "b0", "two", "a1", "b1", "a2"]
-
-
 def test_named_late(q, clock, probe):
     """Named on a queue in use, turns begin with what is served next, behind the heads as they are.
 

@@ -54,17 +54,6 @@ def test_pushed_anew(q, clock, probe, how):
     assert probe.drain() == ["again"]
 
 
-def test_forget(q, probe):
-    """A forgotten key is free; the key of a stored task is not forgotten."""
-    old = seen(q)
-    assert q.admin.forget("k") is True
-    assert q.admin.forget("k") is False
-    new = q.push("x", key="k")
-    assert new != old
-    assert q.admin.forget("k") is False
-    assert q.push("y", key="k") == new
-
-
 def test_other_ends(q, probe):
     """Cancel, purge and a dropped dead letter leave no seen key; a dead letter has its key."""
 

@@ -104,6 +104,7 @@ def test_concurrency_counts_the_leases_that_are_out(q, scope):
     fill(q, 9)
     tasks = q.pop_many(4, visibility=LONG)
     q.set_limit(concurrency=2, group=scope)
+    assert (q.peek() == []) is (scope == "g")
     for task in tasks[:2]:
         assert payloads(q) == []
         q.ack(task)

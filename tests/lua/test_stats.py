@@ -5,22 +5,6 @@ import pytest
 from dpq import DPQ
 
 
-def test_states(q, probe):
-    """Each state is counted, and the size is that of the live ones."""
-    q.push("dead")
-    q.bury(probe.pop(), "r")
-    for _ in range(2):
-        q.push("invisible")
-        probe.pop()
-    for i in range(4):
-        q.push("group", group="g")
-        q.push("delayed", delay=i + 1)
-    stats = q.stats()
-    assert (stats.ready, stats.waiting, stats.delayed) == (1, 3, 4)
-    assert (stats.invisible, stats.dead) == (2, 1)
-    assert len(q) == q.size() == 10
-
-
 def test_totals(q, clock, probe):
     """Each total counts its own event."""
     for i in range(8):

@@ -70,20 +70,6 @@ def test_less_is_given_back_and_more_is_owed(q: DPQ[Any], scope: str | None, end
 
 
 @pytest.mark.parametrize("scope", [*SCOPES, MEMBER])
-def test_more_is_paid_before_the_next_grant(q: DPQ[Any], clock: Any, scope: str | None) -> None:
-    """The next task comes when the debt is paid, also if the bucket was full again meanwhile."""
-    limit(q, scope)
-    q.push("a", group="g", cost={"tokens": 1000})
-    q.push("b", group="g", cost={"tokens": 1000})
-    q.spent(q.pop(visibility=LONG).task, tokens=3000)
-    clock.advance(29.999)
-    assert payloads(q) == []
-    clock.advance(0.001)
-    assert payloads(q) == ["b"]
-    assert q.check() == []
-
-
-@pytest.mark.parametrize("scope", [*SCOPES, MEMBER])
 def test_what_is_given_back_lets_the_next_task_run(q: DPQ[Any], scope: str | None) -> None:
     """At once: a closed group opens, a waiting consumer is told."""
     limit(q, scope)

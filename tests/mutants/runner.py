@@ -39,6 +39,7 @@ class Runner:
         self._temporary.mkdir()
         self._options = ["-x", "-vv", "-ra", "-p", "no:cacheprovider", "--no-header", "--tb=no"]
         self._options += ["--server", server, "--timeout", str(TEST_S)]
+        self._options += ["--hypothesis-profile", "mutants"]  # nobody needs the smallest example
 
     def copy(self, name: str) -> Path:
         """Make a copy of the project, and compile it so that each change of a text is seen."""

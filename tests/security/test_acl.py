@@ -13,18 +13,8 @@ import roles
 from hypothesis import settings
 from redis import Redis
 from redis.exceptions import NoPermissionError, ResponseError
-from roles import (
-    CALLS,
-    LINES,
-    LOADS,
-    MORE,
-    PAGE,
-    ROLES,
-    Stage,
-    furnish,
-    furnished,
-    words_of,
-)
+from roles import CALLS, LINES, LOADS, MORE, PAGE, ROLES, Stage, furnish, furnished, words_of
+from support import find_all_binaries
 from typer.testing import CliRunner
 
 from dpq import DPQ, Push, TaskState
@@ -33,7 +23,7 @@ from dpq.link import blocks
 from dpq.link.asking import load_scripts
 from dpq.model.errors import NotConfirmedError
 from dpq.script.keys import REGISTRY, REGISTRY_TICK, key_of
-from dpq.server import Server, find_all_binaries
+from dpq.server import Server
 
 NAMES = list(LINES)
 ROWS = [row.strip("|").split("|") for row in re.findall(r"^\| `.*\|$", PAGE, re.MULTILINE)]
@@ -325,10 +315,7 @@ def limit_each_group(q: DPQ[Any], _: DPQ[Any]) -> None:
 
 @pytest.mark.parametrize(
     ("role", "name", "call"),
-    [
-        ("dpq-consumer", "why", why_of_each),
-        ("dpq-producer", "set_limit", limit_each_group),
-    ],
+    [("dpq-consumer", "why", why_of_each), ("dpq-producer", "set_limit", limit_each_group)],
 )
 def test_calls_for_which_a_right_is_added(login, role, name, call):
     """With the rights of the page the call is made, and its walk names the process of the server;

@@ -28,6 +28,7 @@ from dpq.link import blocks, watches
 from dpq.link.connect import open_url
 from dpq.link.waiter import Waiter
 from dpq.link.waiter_async import AsyncWaiter
+from dpq.link.watches import Marker
 from dpq.server import Binary, Server, find_binary
 
 LONGEST_S = 5.0
@@ -220,7 +221,7 @@ def test_a_demoted_master(binary: Binary, queue_name: str) -> None:
             root.execute_command("REPLICAOF", "127.0.0.1", 1)  # of nobody
             with pytest.raises(ResponseError, match="read only"):
                 other.push("never")
-            assert not other._session.connections._idle[""]
+            assert not other._session.connections._links[""]._idle
             root.execute_command("REPLICAOF", "NO", "ONE")
             other.push("second")
     assert found[0].task.payload == "second"
@@ -256,8 +257,8 @@ def test_a_waiter_leaves_a_silent_server(monkeypatch: pytest.MonkeyPatch) -> Non
             assert waiter._blocks[0].until is None
             node.go_on()
             node.ask("ZADD", "m", 0, "w")
-            assert waiter.wait(PATIENCE_S) == (0, 0)
+            assert waiter.wait(PATIENCE_S) == Marker(0, 0)
             waiter.close()
-        assert asyncio.run(wait()) == [None] * 7 + [(0, 0)]
+        assert asyncio.run(wait()) == [None] * 7 + [Marker(0, 0)]
     finally:
         node.kill()

@@ -46,18 +46,7 @@ TOO_MANY = 10
 """Failures, after which going on would tell nothing new."""
 
 LEFT_BY_DESIGN = {
-    *(
-        "conf",
-        "stats",
-        "limits",
-        "gates",
-        "wake",
-        "tick",
-        "workers",
-        "history",
-        "events",
-        "changes",
-    ),
+    *("conf", "stats", "limits", "gates", "wake", "tick", "workers", "history", "events", "changes")
 }
 """Parts of an empty queue that may be there: settings, totals, limits and what they remember, the
 markers of waiting, for a minute the workers that were killed, and what it remembers of itself."""

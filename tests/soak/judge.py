@@ -508,7 +508,7 @@ class Judge:
         """Never more than ceil(rate) + burst - 1 units in a window."""
         limited = [each for each in self._deliveries if each.held.queue == plan.LIMITED]
         scopes: list[tuple[str, Sequence[RateLimit], list[tuple[float, int, bool]]]] = [
-            (plan.scope_of(plan.LIMITED), [plan.QUEUE_LIMIT], [_grant(each) for each in limited]),
+            (plan.scope_of(plan.LIMITED), [plan.QUEUE_LIMIT], [_grant(each) for each in limited])
         ]
         laned = [each for each in self._deliveries if each.held.queue == plan.GROUPED]
         groups = [(limited, group, limits) for group, limits in plan.GROUP_LIMITS.items()]

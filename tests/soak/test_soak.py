@@ -12,11 +12,7 @@ from typing import Any
 import pytest
 from soak.judge import Judge, Verdict
 from soak.ledger import Books
-from soak.plan import (
-    CREW,
-    LIMITED,
-    STRICT,
-)
+from soak.plan import CREW, LIMITED, STRICT
 from support import processes
 
 TESTS = Path(__file__).parents[1]
@@ -34,10 +30,7 @@ def test_a_short_soak_is_sound(tmp_path: Path) -> None:
         )
         assert done.returncode == 0, done.stdout + done.stderr
         assert "**Sound.**" in done.stdout
-        for kind in (
-            *("lossy", "switch", "restart", "stall", "cut"),
-            *("flush", "leave", "pause"),
-        ):
+        for kind in (*("lossy", "switch", "restart", "stall", "cut"), *("flush", "leave", "pause")):
             assert f"\n| {kind} |" in done.stdout, done.stdout
         assert os.listdir(environment["TMPDIR"]) == []
         assert processes(environment["TMPDIR"]) == []

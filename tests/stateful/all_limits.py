@@ -46,7 +46,7 @@ MEMBERS = ["k1", "k2", "k3"]
 SCOPES = [None, "*", "a", "a", "b", "c"]
 COSTS: list[Any] = [1, 1, 1, 2, 5, {"t": 3}, {"t": 1, "u": 2}, {"": 2, "t": 8}, {"t": 30}]
 TOLD: list[dict[str, int]] = [
-    *({"t": 0}, {"t": 1}, {"t": 2, "u": 0}, {"": 0}, {"": 1, "t": 7}, {"u": 1}, {"t": 40}),
+    *({"t": 0}, {"t": 1}, {"t": 2, "u": 0}, {"": 0}, {"": 1, "t": 7}, {"u": 1}, {"t": 40})
 ]
 
 Step = tuple[str, int, int]
@@ -166,10 +166,7 @@ def repeatable(seed: int) -> Iterator[None]:
         return [text(20) for _ in range(count)]
 
     secrets = SimpleNamespace(token_urlsafe=lambda count: text(count * 4 // 3))
-    with (
-        patch.object(queue, "new_ids", new_ids),
-        patch.object(permit, "secrets", secrets),
-    ):
+    with patch.object(queue, "new_ids", new_ids), patch.object(permit, "secrets", secrets):
         yield
 
 

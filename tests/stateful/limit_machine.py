@@ -13,21 +13,11 @@ from queue_machine import GROUPS, QueueMachine, delivery, rarely
 from queue_model import DELAYED, FREE, INVISIBLE, UNTIL_RELEASED
 from redis import Redis
 
-from dpq import Adaptive, Quota, RateLimit, Reserve
+from dpq import Quota, RateLimit, Reserve
 from dpq.types import LimitState
 
-# Few units in short windows, so that they bind within a few steps. All that learn have one rate and
-# bounds: what a limit has learned then never depends on when the server has last stored it.
-LEARNS = Adaptive(floor=1, ceiling=4)
-LEARNING = [
-    [RateLimit(2, 1, 2, adaptive=LEARNS)],
-    [RateLimit(2, 1, adaptive=LEARNS), RateLimit(6, 5, 3)],
-]
-# The others say what room they leave for the way: what is learned of that has tests of its own.
-RESERVED = [
-    [RateLimit(1, 1, 3, Reserve(1, 1), slack=0)],
-    [RateLimit(2, 1, 3, Reserve(2, 0.5), slack=0), RateLimit(3, 5, 2, Reserve(1, 1), slack=0.25)],
-]
+# Few units in short windows, so that they bind within a few steps. Each names its slack: what is
+# learned has tests of its own.
 WINDOWS = [
     [RateLimit(1, 1, slack=0)],
     [RateLimit(2, 1, 2, slack=0.125)],
@@ -40,10 +30,9 @@ WINDOWS = [
     [Quota(3, "hour", "Asia/Kolkata"), RateLimit(2, 1, 3, slack=0)],
     [Quota(4, "day", "America/Los_Angeles", spread=True), Quota(9, "month", unit="t")],
     [Quota(5, "hour", reserve=Reserve(2, 1)), Quota(6, "hour", unit="t", reserve=Reserve(1, 1))],
-    *RESERVED,
-    *LEARNING,
+    [RateLimit(1, 1, 3, Reserve(1, 1), slack=0)],
+    [RateLimit(2, 1, 3, Reserve(2, 0.5), slack=0), RateLimit(3, 5, 2, Reserve(1, 1), slack=0.25)],
 ]
-"""The last one before those has two windows of one length."""
 
 limits = st.one_of(
     st.tuples(st.sampled_from(WINDOWS), st.none()),
@@ -67,8 +56,8 @@ class LimitMachine(QueueMachine):
         """Limits from the start, in the examples that have any."""
         for scope in [None, "*", "a"] if self.limited else []:
             if chance.random() < 0.6:
-                windows = chance.choice(self.always.get("windows", WINDOWS))
-                concurrency = chance.choice(self.always.get("concurrency", [None, None, 1, 2]))
+                windows = chance.choice(WINDOWS)
+                concurrency = chance.choice([None, None, 1, 2])
                 ordered = scope is not None and concurrency == 1 and chance.random() < 0.5
                 self.change_limit(scope, Rules.of(windows, concurrency, ordered), False)
 
@@ -117,12 +106,10 @@ class LimitMachine(QueueMachine):
     def is_open_question(self, name: str | None, scope: str | None, before: Rules) -> bool:
         """What the new rules make of the past of one scope is nobody's promise.
 
-        A rate that was learned before a limit that did not learn; a debt beyond the bound that is
-        only looked at some time later; one that a 429 hides, if it is still known at all.
+        A debt beyond the bound that is only looked at some time later; one that a 429 hides, if it
+        is still known at all.
         """
         gate = self.model.gate(name)
-        if gate.rules.learns and not before.learns and gate.learned is not None:
-            return True
         is_looked_at = name is not None and (scope != "*" or name in self.model.closed)
         for i, window in enumerate(names(gate.rules.windows)):
             if gate.paid[window] > gate.bound(i, self.now) and not is_looked_at:
@@ -196,10 +183,7 @@ class LimitMachine(QueueMachine):
     )
     def rate_limited(self, index: int, retry_after: float, scope: Any, twice: bool) -> None:
         entry = self.act(
-            index,
-            "rate_limited",
-            twice,
-            lambda task: self.q.rate_limited(task, retry_after, scope),
+            index, "rate_limited", twice, lambda task: self.q.rate_limited(task, retry_after, scope)
         )
         if entry:
             self.model.rate_limited(entry, self.now, round(retry_after * 1000), scope)
@@ -308,7 +292,6 @@ class LimitMachine(QueueMachine):
         reason, until = model.shut(name, self.now)
         assert (state.open, state.reason) == (reason is None, reason), state
         assert is_near(state.opens_at, until), (state, until)
-        assert state.rate == (float(gate.rate(0)) if rules.learns else None)
         for i in range(len(rules.windows)):
             assert abs(state.units_left[i] - gate.units_left(i, self.now)) < 1e-5, (state, i)
         assert [shown.quota for shown in state.quotas] == list(rules.quotas)

@@ -19,9 +19,6 @@ from dpq.types import Cost
 NEXT = ""
 """As a probe: the next task that runs will be it."""
 
-CLIMB = 3 / 128
-"""What a clean window adds below the last 429 at first, as a share of that rate."""
-
 GRAIN = Fraction(1, 4096)
 """Milliseconds: intervals are rounded up to whole grains, which doubles add without loss."""
 
@@ -43,11 +40,6 @@ class Rules:
         windows = tuple(one for one in limits if isinstance(one, RateLimit))
         quotas = tuple(one for one in limits if isinstance(one, Quota))
         return cls(windows, concurrency, quotas, in_order)
-
-    @property
-    def learns(self) -> bool:
-        """Its first window learns its rate."""
-        return bool(self.windows and self.windows[0].adaptive)
 
 
 def per_ms(window: RateLimit) -> int:
@@ -130,30 +122,17 @@ class Gate:
     opens: int = 0
     reason: str | None = None  # of the closing
     probe: str | None = None  # NEXT, or the id of the one that runs
-    learned: float | None = None
-    since: int = 0  # the beginning of the window that is learned from
-    used: int = 0
-    clean: float = 0.0  # the rate of the last clean window since the last 429
-    refused_at: float = 0.0  # where the last 429 was
-    climb: float = CLIMB  # what a clean window adds below that, as a share of it
-
-    def rate(self, i: int) -> Fraction:
-        """Units in the window, as learned."""
-        window = self.rules.windows[i]
-        if i > 0 or window.adaptive is None:
-            return Fraction(window.rate)
-        rate = Fraction(window.rate if self.learned is None else self.learned)
-        return min(max(rate, Fraction(window.adaptive.floor)), Fraction(window.adaptive.ceiling))
 
     def interval(self, i: int) -> Fraction:
         """Milliseconds that one unit pays for."""
         window = self.rules.windows[i]
         wide = per_ms(window) + round((window.slack or 0) * 1000)
-        return ceil(wide / self.rate(i) / GRAIN) * GRAIN
+        return ceil(wide / Fraction(window.rate) / GRAIN) * GRAIN
 
     def most(self, i: int) -> int:
         """Units that any span of the window's length may see; a task never costs more."""
-        return max(1, ceil(self.rate(i)) + self.rules.windows[i].burst - 1)
+        window = self.rules.windows[i]
+        return max(1, ceil(window.rate) + window.burst - 1)
 
     def bound(self, i: int, now: int) -> Fraction:
         """No limit has a debt beyond this: only an earlier, tighter one could have made it."""
@@ -308,8 +287,6 @@ class Gate:
     def charge(self, task_id: str, cost: Cost, now: int, grant: int, pop: int) -> None:
         """A task runs."""
         debts = [self.debt(i) for i in range(len(self.rules.windows))]
-        if self.rules.learns:
-            self.learn(cost, now)
         for i, name in enumerate(names(self.rules.windows)):
             units = units_of(cost, self.rules.windows[i].unit)
             taken = min(units, self.most(i)) * self.interval(i)
@@ -336,66 +313,11 @@ class Gate:
         if self.probe == NEXT:
             self.probe = task_id
 
-    def learn(self, cost: Cost, now: int) -> None:
-        """A window that is over was clean; one that was used at least half raises the rate."""
-        window = self.rules.windows[0]
-        assert window.adaptive
-        self.learned = float(self.rate(0))
-        if now >= self.since + per_ms(window):
-            if self.since and self.used * 2 >= self.learned:
-                self.clean = self.learned
-                self.learned = min(window.adaptive.ceiling, self.learned + self.gain(window))
-            self.since, self.used = now, 0
-        self.used += min(units_of(cost, window.unit), self.most(0))
-
-    def gain(self, window: RateLimit) -> float:
-        """What a clean window adds to what was learned: in doubles, as the server counts."""
-        assert window.adaptive
-        assert self.learned is not None
-        rate, last = self.learned, self.refused_at
-        if not last:
-            return max(window.adaptive.step, (rate - window.rate) / 2)
-        if rate < last * 0.75:
-            return (last - rate) / 2
-        if rate < last:
-            return min(last * self.climb, last - rate)
-        return max(0.0, min(max(last / 16, (rate - last) * 2), self.used * 1.5 - rate))
-
-    def lower(self, now: int) -> None:
-        """A 429 lowers what was learned: a little if a window was clean since the last, or half."""
-        window = self.rules.windows[0]
-        assert window.adaptive
-        rate, last, floor = float(self.rate(0)), self.refused_at, window.adaptive.floor
-        if self.clean:
-            before = max(0.0, 1 - (now - self.since) / per_ms(window)) * self.clean
-            through = max(self.clean, min(rate, self.used - 1 + before))
-            early = rate < last * 0.9375
-            if last and not early and through <= last * 1.25:
-                self.climb = max(CLIMB / 24, self.climb * 0.75)
-            elif last:
-                self.climb = CLIMB
-            self.refused_at = through
-            down = 0.8125 if early else 0.875 if self.climb * 2 > CLIMB else 0.9375
-            self.learned = max(floor, self.clean * down)
-        else:
-            self.climb = CLIMB if last else self.climb
-            self.refused_at, self.learned = last or rate, max(floor, rate / 2)
-        self.clean = 0.0
-
-    def refused(self, now: int, wait: int, first: bool) -> None:
-        """A task met a 429, for the first time in its delivery or not."""
+    def refused(self, now: int, wait: int) -> None:
+        """A task met a 429."""
         self.opens, self.reason = max(self.opens, now + wait), "rate limited"
         if self.probe is None:  # one that is out stays the only one
             self.probe = NEXT
-        if now < self.since:  # it was halved for this closing already
-            self.since = self.opens
-        elif first and self.rules.learns:
-            before = self.interval(0)
-            self.lower(now)
-            self.since, self.used = self.opens, 0
-            longer = max(Fraction(0), self.interval(0) - before)
-            saved = self.rules.windows[0].burst - 1  # is no more than it was
-            self.paid[names(self.rules.windows)[0]] += longer * saved
 
     def ended(self, lapsed: bool) -> None:
         """The probe's lease is over: the limit is open, unless nothing came of it, or a 429 did."""

@@ -7,6 +7,7 @@ to make them agree: what the server has not moved yet, the model has not moved e
 import json
 import math
 import random
+import re
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -14,7 +15,6 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any, ClassVar
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from limit_model import named
@@ -36,8 +36,7 @@ from dpq import (
 from dpq.script.keys import key_of
 from dpq.types import DeadTask
 
-MOVES_EVERY = 1 if settings.get_current_profile_name() == "soak" else 8
-"""Steps of a machine for one that may export the queue and import it, which takes many calls."""
+BATCH_CHANGED = r'("batch":.*,"text":"(?:\d+ ){4}\w \d+) \d+'
 START_MS = 1_700_000_000_000
 GROUPS = ("a", "b", "a b", "é")
 DEFAULT_MAX_ATTEMPTS = 2
@@ -159,7 +158,6 @@ class QueueMachine(RuleBasedStateMachine):
         seed: int,
         limited: bool,
     ) -> None:
-        bounds = self.always.get("bounds", bounds)
         kind, limited = self.always.get("kind", kind), self.always.get("limited", limited)
         self.now = START_MS
         self.client = Twice(self.redis)
@@ -367,7 +365,7 @@ class QueueMachine(RuleBasedStateMachine):
         if refusal is None:
             assert not isinstance(answer, type), answer
         else:
-            assert answer is refusal
+            assert answer is refusal, (answer, refusal, getattr(self, "refusal", None))
         return refusal is not None
 
     @rule(drawn=push_arguments, strange_group=rarely, twice=rarely)
@@ -639,19 +637,11 @@ class QueueMachine(RuleBasedStateMachine):
         if entry:
             self.model.set_visibility(entry, self.now, round(seconds * 1000))
 
-    @rule(
-        index=delivery,
-        delay=waits,
-        drawn=changes,
-        twice=rarely,
-    )
+    @rule(index=delivery, delay=waits, drawn=changes, twice=rarely)
     def release(self, index: int, delay: float, drawn: Any, twice: bool) -> None:
         priority = self.priority(drawn)
         entry = self.act(
-            index,
-            "release",
-            twice,
-            lambda task: self.q.release(task, delay, priority=priority),
+            index, "release", twice, lambda task: self.q.release(task, delay, priority=priority)
         )
         if entry:
             self.model.release(entry, self.now, round(delay * 1000), priority)
@@ -716,12 +706,7 @@ class QueueMachine(RuleBasedStateMachine):
             self.see(task, entry, state)
 
     @precondition(lambda self: self.ids)
-    @rule(
-        index=recent,
-        drawn=changes,
-        delay=st.one_of(st.none(), waits),
-        twice=rarely,
-    )
+    @rule(index=recent, drawn=changes, delay=st.one_of(st.none(), waits), twice=rarely)
     def update(self, index: int, drawn: Any, delay: float | None, twice: bool) -> None:
         task_id = self.pick_id(index)
         priority = self.priority(drawn)
@@ -789,7 +774,8 @@ class QueueMachine(RuleBasedStateMachine):
         forgotten = seen_keys - self.eyes.stats().seen_keys
         moved = self.model.upkeep(self.now)
         dropped = self.model.trim(self.now, 200)
-        assert answer == (0 if twice else max(moved, dropped, forgotten))
+        expected = 0 if twice else max(moved, dropped, forgotten)
+        assert answer == expected, (answer, moved, dropped, forgotten)
 
     @rule()
     def next_event(self) -> None:
@@ -854,7 +840,6 @@ class QueueMachine(RuleBasedStateMachine):
 
     # Export and import
 
-    @precondition(lambda self: self.steps % MOVES_EVERY == MOVES_EVERY - 1)
     @rule()
     def comes_over(self) -> None:
         """An import into another queue gives the same export again, and the tasks of the model."""
@@ -863,7 +848,11 @@ class QueueMachine(RuleBasedStateMachine):
         with DPQ[Any](self.redis, name, clock=lambda: self.now) as other:
             try:
                 other.admin.import_(lines)
-                differing = {*[*other.admin.export()][1:-1]} ^ {*lines[1:-1]}
+                again, before = (
+                    {re.sub(BATCH_CHANGED, r"\1", line) for line in export[1:-1]}
+                    for export in ([*other.admin.export()], lines)
+                )
+                differing = again ^ before
                 differing -= {each for each in differing if self.is_over(json.loads(each))}
                 assert not differing, differing
                 assert (found := other.check()) == [], found

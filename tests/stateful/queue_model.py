@@ -6,6 +6,7 @@ finds that out, and moves a group out of ready or back, is its own affair: `see_
 it, and says whether it is right.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -619,6 +620,8 @@ class Model:
                 fresh.append(push)
             elif push["on_duplicate"] == "error":
                 return "duplicate"
+            elif push["on_duplicate"] == "keep":
+                continue
             elif claims.get(key, held and held.group) != push["group"]:
                 return "group"
         live = sum(entry.state != DEAD for entry in self.tasks.values())
@@ -777,7 +780,7 @@ class Model:
         """Lease the best of all that may run; tokens are filled in by the caller.
 
         `buried` says whether the server has met a task that is too late, of a group that lets none
-        run: it may not have known that of the group.
+        run, which it may not have known, or that takes turns.
         """
         if self.paused_until > now:
             return []
@@ -807,7 +810,8 @@ class Model:
                 break
             entry = best[0]
             late = self.too_late(entry, now)
-            if entry.group is not None and not self.may_run(entry.group, entry, now):
+            drawn = late and self.in_turn  # the turn of a head that came just now is not known
+            if entry.group and (drawn or not self.may_run(entry.group, entry, now)):
                 if late and buried(entry):
                     self.bury(entry, now, "expired")
                 else:
@@ -965,7 +969,7 @@ class Model:
         assert entry.granted
         self.spent(entry, {unit: 0 for unit in named(entry.granted.cost) if unit}, now)
         live = not entry.deferred and not entry.counted
-        first = self.defer(entry)
+        self.defer(entry)
         if scope == "task":
             self.come_back(entry, now, wait, lapsed=True)
             self.hold(entry)
@@ -977,7 +981,7 @@ class Model:
         alone = entry.refusals.alone(entry.deliveries)
         if alone >= 5 and not entry.every and entry.rerun is None:
             self.ended(entry, lapsed=True)
-            gate.refused(now, wait, first)
+            gate.refused(now, wait)
             entry.settled, entry.refusals, entry.error = "rate_limited", Refusals(), "HTTP 429"
             self.bury(entry, now, "always rate limited")
             return
@@ -985,7 +989,7 @@ class Model:
         steps_back = alone >= 2 and (others or alone >= 3)
         self.come_back(entry, now, wait + away if steps_back else 0, lapsed=True)
         self.hold(entry)
-        gate.refused(now, wait, first)
+        gate.refused(now, wait)
 
     def others_wait(self, entry: Entry, scope: str | None) -> bool:
         """Another task of the group, or of the queue, could run in place of this one."""
@@ -1084,9 +1088,16 @@ class Model:
             entry = self.tasks.get(task_id)
             if entry is None or entry.state != DEAD:
                 continue
+            before = re.match(r"task (\S+), which it waited for, died$", entry.reason)
+            ahead = self.tasks.get(before[1]) if before else None
             entry.attempts, entry.expires, entry.reason, entry.rerun = 0, None, "", None
             entry.lapses = 0
-            self.put(entry, now, int(done * spacing))
+            if ahead and ahead.state != DEAD:
+                entry.after, entry.on_dead = [ahead.id], "bury"
+                self.link(task_id)
+                self.move(entry, DELAYED, UNTIL_RELEASED)
+            else:
+                self.put(entry, now, int(done * spacing))
             done += 1
         self.totals["replayed"] += done
         return done

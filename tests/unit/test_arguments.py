@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from kit.scripted import a_task
 
-from dpq import DPQ, ConfigurationError, Push
+from dpq import DPQ, ConfigurationError, Push, RateLimited
 from dpq.model.validation import label, milliseconds
 
 
@@ -52,12 +52,7 @@ Case = tuple[str, str, Callable[[DPQ, Any], Any], list[Any]]
 def pushes(argument: str, bound: str, bad: list[Any], **more: Any) -> list[Case]:
     """A push with each of these values, by itself and behind a good one."""
     return [
-        (
-            f"push {argument}",
-            bound,
-            lambda q, v: q.push(1, **more, **{argument: v}),
-            bad,
-        ),
+        (f"push {argument}", bound, lambda q, v: q.push(1, **more, **{argument: v}), bad),
         (
             f"push_many {argument}",
             bound,
@@ -118,6 +113,12 @@ CASES: list[Case] = [
         ["", "Group", "host", None, 3],
     ),
     ("rate_limited task", "task", lambda q, v: q.rate_limited(v, 5), [None, "id"]),
+    (
+        "RateLimited",
+        "retry_after is .*0 or more",
+        lambda q, v: RateLimited(v),
+        [-1, math.inf, True],
+    ),
     ("get", AN_ID, lambda q, v: q.get(v), NO_ID),
     ("why", AN_ID, lambda q, v: q.why(v), [each for each in NO_ID if each is not None]),
     ("cancel", AN_ID, lambda q, v: q.cancel(v), NO_ID),

@@ -12,7 +12,7 @@ from typing import Any, cast
 import httpx
 import pytest
 
-from dpq import RateLimited, Reject, Release, Retry
+from dpq import ConfigurationError, RateLimited, Reject, Release, Retry
 from dpq.batch import BatchJob, Progress
 from dpq.batch import results as module
 from dpq.batch.job import fitted
@@ -381,3 +381,18 @@ def test_a_plain_rate_has_the_window_of_its_vendor(url: str, given: str, set_: s
 def test_the_group_is_the_host_as_the_transports_name_it(url: str, group: str) -> None:
     """However it is spelled, and without its port."""
     assert BatchJob(Path("asks.jsonl"), url).group == group
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"workers": 0}, "workers is 0: it must be an int from 1 to 10000"),
+        ({"timeout": 0}, "timeout is 0: it must be seconds from 0.001"),
+        ({"limits": ["5/m"]}, "limits has '5/m': it must be RateLimits and Quotas"),
+        ({"headers": {"X Key": "x"}}, "header 'X Key': its name must be letters"),
+    ],
+)
+def test_a_job_says_which_value_cannot_work(more: dict[str, Any], said: str) -> None:
+    """Before a file is read, and not as ten failures of each request."""
+    with pytest.raises(ConfigurationError, match=said):
+        BatchJob(Path("asks.jsonl"), "http://a.example/", **more)

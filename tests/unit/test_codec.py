@@ -97,6 +97,10 @@ class Loose(BaseModel):
     _cache: object = PrivateAttr(default_factory=object)
 
 
+class Aliased(BaseModel):
+    url: str = Field(alias="URL")
+
+
 class Color(Enum):
     RED = 1
 
@@ -116,11 +120,13 @@ CHANGED: list[tuple[Any, Any, str]] = [
     (Any, {"a": [{None: 2}]}, r"payload\['a'\]\[0\] has the key None"),
     (Loose, Loose(value={1: 2}), r"payload\.value has the key 1"),
     (Any, math.nan, "payload is nan, and JSON has no such number"),
+    (float, math.inf, "payload"),
     (Any, {"a": [1, -math.inf]}, r"payload\['a'\]\[1\] is -inf"),
     (dict[str, Any], {"value": math.nan}, r"payload\['value'\] is nan"),
 ]
 UNCHANGED: list[tuple[Any, Any]] = [
     (Page, Page(url="u")),
+    (Aliased, Aliased(URL="u")),
     (Point, Point(1)),
     (dict[int, str], {1: "a"}),
     (Loose, Loose(number=math.nan, value=(1, [2]), more="NaN")),  # its config allows NaN

@@ -10,14 +10,6 @@ from dpq.script import task_ids
 from dpq.verbs.queue import PUSH_BATCH
 
 
-def test_ids_differ(operations):
-    """Each push has an id of its own with 72 random bits."""
-    command = next(operations.push_many([Push(payload=i) for i in range(PUSH_BATCH)]))
-    ids = command.args[1::3]
-    assert len(set(ids)) == PUSH_BATCH
-    assert {len(task_id) for task_id in ids} == {7 + 12}
-
-
 def test_ids_sort_by_time(operations, monkeypatch):
     """By their bytes: those of a later ms behind, those of one call in their order."""
     pushes = [Push(payload=i) for i in range(5)]

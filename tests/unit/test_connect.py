@@ -24,13 +24,7 @@ from dpq.link.asking import ask
 from dpq.link.cluster import Node
 from dpq.link.connect import open_url
 from dpq.link.connect_async import open_url_async
-from dpq.link.url import (
-    CONNECT_TIMEOUT_S,
-    RETRIES,
-    SOCKET_TIMEOUT_S,
-    explained,
-    read_url,
-)
+from dpq.link.url import CONNECT_TIMEOUT_S, RETRIES, SOCKET_TIMEOUT_S, explained, read_url
 from dpq.model.errors import ConfigurationError
 from dpq.model.masking import mask
 
@@ -112,10 +106,7 @@ unix:///x?max_connections=-1 unix://run/x.sock
 """
 
 
-@pytest.mark.parametrize(
-    "url",
-    ["", None, b"redis://host", *MALFORMED.split()],
-)
+@pytest.mark.parametrize("url", ["", None, b"redis://host", *MALFORMED.split()])
 @pytest.mark.parametrize("open_it", [open_url, first_of_asyncio], ids=["DPQ", "AsyncDPQ"])
 def test_a_malformed_url_is_refused_at_once_with_the_forms_that_work(
     open_it: Open, url: str
@@ -316,14 +307,9 @@ def test_a_unix_socket_that_never_answers_is_reported_in_time() -> None:
             client.ping()
 
 
-@pytest.mark.parametrize("addresses", [1, 3])
-def test_an_address_that_swallows_packets_is_reported_in_time(
-    blackhole: tuple[str, int], monkeypatch: pytest.MonkeyPatch, addresses: int
-) -> None:
-    """All addresses of a name share one bound."""
-    entry = (socket.AF_INET, socket.SOCK_STREAM, 6, "", blackhole)
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_: [entry] * addresses)
-    with open_url(f"redis://name:{blackhole[1]}").client as client, reported():
+def test_an_address_that_swallows_packets_is_reported_in_time(blackhole: tuple[str, int]) -> None:
+    """It is tried once."""
+    with open_url(f"redis://127.0.0.1:{blackhole[1]}").client as client, reported():
         client.ping()
 
 

@@ -14,7 +14,7 @@ import yaml
 import dpq
 from dpq.cli import app
 from dpq.explain.verdict import VerdictState
-from dpq.metrics import COUNTERS, GAUGES, SERVER, TIMES, TOTALS
+from dpq.metrics import COUNTERS, GAUGES, TIMES, TOTALS
 
 ROOT = Path(dpq.__file__).parents[1]
 DEPLOY = ROOT / "deploy"
@@ -28,7 +28,6 @@ LABELS = {name: set(labels) for name, (labels, _) in GAUGES.items()}
 LABELS |= {f"{name}_total": {"queue"} for name in TOTALS}
 LABELS |= {f"{name}_bucket": {"queue", "le"} for name in TIMES}
 LABELS |= {f"{name}_total": set(labels) for name, (labels, _) in COUNTERS.items()}
-LABELS |= {name: set() for name in ("dpq_up", "dpq_queues_left_out", *SERVER)}
 LABELS = {name: {"server", *labels} for name, labels in LABELS.items()}
 LABELS["up"] = {"job", "instance"}  # Prometheus' own
 SERIES = re.compile(r"(dpq_\w+|\bup\b)(?:\{([^}]*)\})?")

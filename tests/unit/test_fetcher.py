@@ -96,10 +96,7 @@ class Scene:
             deliveries=self.plan.deliveries,
             find=finder(lambda task: self.seen.append(task.id)),
         )
-        runner = Runner(
-            *(calls, self.fetcher, self.state, self.lock),
-            guarded=lambda work: work(),
-        )
+        runner = Runner(*(calls, self.fetcher, self.state, self.lock), guarded=lambda work: work())
         threads = [threading.Thread(target=runner.work, daemon=True) for _ in range(count)]
         runner.start_watch()
         for thread in threads:
@@ -115,8 +112,7 @@ class Scene:
         done = Done(taken.queue_index, taken.lease.task, error)
         assert self.plan.deliveries.claim(done)
         with self.lock:
-            self.fetcher.add(done)
-            self.fetcher.confirm()
+            self.fetcher.handled(done, 0.0)
 
 
 def work_async(

@@ -10,7 +10,7 @@ import pytest
 from dpq.cli._processes import Child, Parent
 from dpq.cli.daemon import HealthSource
 from dpq.types import Health
-from dpq.worker.pulse import Pulse
+from dpq.worker.run_state import Pulse
 
 GOOD = Health(live=True, ready=True)
 AWAY = Health(live=True, ready=False, reasons=("away",))

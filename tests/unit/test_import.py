@@ -96,9 +96,9 @@ def test_every_public_name_is_there():
     star = fresh("before = set(globals())\nfrom dpq import *\nprint(*globals().keys() - before)")
     assert set(star.split()) - {"before"} == names
     for package in (dpq, dpq.types):
-        for home, in_it in package._HOMES.items():
+        for home, listed in package._HOMES.items():
             module = import_module(f"dpq.{home}")
-            assert all(getattr(package, name) is getattr(module, name) for name in in_it)
+            assert all(getattr(package, name) is getattr(module, name) for name in listed.split())
 
 
 def test_a_checkout_that_was_not_installed_has_a_version(monkeypatch):

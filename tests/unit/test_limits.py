@@ -3,8 +3,6 @@
 import math
 
 import pytest
-from hypothesis import example, given, reject
-from hypothesis import strategies as st
 
 from dpq import Adaptive, ConfigurationError, RateLimit, Reserve
 from dpq.limits.limits import MAX_CONCURRENCY
@@ -184,45 +182,6 @@ def test_a_moving_window_is_refused_with_what_would_be_right(settings, told):
 
 
 # Text
-
-small = st.integers(1, 10**9) | st.floats(0.001, 10**9)
-bounds = st.tuples(small, small, small).map(sorted)
-
-
-@st.composite
-def limits(draw):
-    """Windows as set_limit accepts them."""
-    found = []
-    for per in sorted(draw(st.lists(st.integers(1, 315_360_000_000), max_size=8))):
-        reserve = adaptive = None
-        burst = draw(st.integers(1, 10**9))
-        rate = draw(small)
-        if burst > 1 and draw(st.booleans()):
-            priority = draw(st.integers(-(2**63), 2**63) | st.floats(-1e18, 1e18))
-            reserve = Reserve(draw(st.integers(1, burst - 1)), priority)
-        if not found and draw(st.booleans()):
-            floor, rate, ceiling = draw(bounds)
-            adaptive = Adaptive(floor, ceiling, draw(small))
-        try:
-            unit = draw(st.sampled_from(["", "tokens", "u", "a_16_characters_"]))
-            found.append(RateLimit(rate, per / 1000, burst, reserve, adaptive, unit=unit))
-        except ConfigurationError:  # it would take more than 1000 years to come back
-            reject()
-    return tuple(found)
-
-
-@given(limits(), st.integers(1, MAX_CONCURRENCY) | st.none())
-@example((), None)
-@example((RateLimit(1e-3, 1e-3, 10**6, Reserve(1, -0.0), Adaptive(1e-3, 1e6, 1e-3)),), 10**6)
-def test_round_trip(windows, concurrency):
-    """What is written is read back: numbers with their types, in ASCII without a line's end."""
-    rules = LimitRules(windows=windows, concurrency=concurrency)
-    text = rules.text()
-    assert text.isascii()
-    assert text.isprintable()
-    back = LimitRules.stored(text)
-    assert back == rules
-    assert [type(each.rate) for each in back.windows] == [type(each.rate) for each in windows]
 
 
 @pytest.mark.parametrize(

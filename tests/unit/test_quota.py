@@ -3,7 +3,6 @@
 import pytest
 
 from dpq import ConfigurationError, Quota, Reserve
-from dpq.limits.rules import LimitRules
 
 NOW = 1_790_000_000_000  # September 2026
 
@@ -30,16 +29,3 @@ def test_bounds(settings, error):
     with pytest.raises(ConfigurationError) as caught:
         Quota(*settings)
     assert error in str(caught.value)
-
-
-def test_rules_and_back():
-    """What is written is read; zones of half hours, reserves and pacing included."""
-    quotas = (
-        Quota(5, "hour", "Asia/Kathmandu", "t", Reserve(2, -1.5), spread=True),
-        Quota(5, "day", "Europe/Berlin", reserve=Reserve(2, 2**63)),
-        Quota(5, "week", spread=True),
-        Quota(10**12, "month", "Australia/Lord_Howe", "tokens_2"),
-    )
-    text = LimitRules.checked(quotas).text(NOW)
-    assert LimitRules.stored(text).quotas == quotas
-    assert len(text) < 4 * 420

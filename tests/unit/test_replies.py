@@ -1,47 +1,18 @@
 """replies: raw replies of the scripts become results or errors."""
 
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from dpq import (
-    ConfigurationError,
-    TaskState,
-)
+from dpq import ConfigurationError, TaskState
 from dpq.model.payload import Codec
 from dpq.script import replies
 
 CODEC: Codec[Any] = Codec(Any, 1000)
 EARLIER = b"12 1 3 2 - 0 10 1 500 2.5 1700000000000 0 0 1000000000000007\t\t\t\t"  # no letter
 NUMBERS: Codec[int] = Codec(int, 1000)
-START = datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)  # 1 700 000 000 000 ms
 NAMES = b"\tgr\xc3\xbcn\tk\t\tbad page"
 RECORD = b"12 1 3 2 - 0 f1700000000000 1000000000000007 10 2.5 1 500 0 0" + NAMES
-
-
-@pytest.mark.parametrize("delivery", [b"-", b"d", b"x", b"X", b"f", b"r", b"b"])
-def test_batch(delivery):
-    """A batch of pop has the tasks with every field of their records."""
-    record = RECORD.replace(b" - ", b" " + delivery + b" ")
-    batch = replies.read_batch(CODEC, [1_700_000_030_000, b"id", record + b'\n{"a": 1}'])
-    task = batch.tasks[0]
-    assert (task.id, task.payload, task.priority) == ("id", {"a": 1}, 2.5)
-    assert (task.group, task.key, task.last_error) == ("grün", "k", "bad page")
-    assert (task.token, task.attempt, task.deliveries, task.deferrals) == (12, 2, 3, 2)
-    assert (task.max_attempts, task.state) == (10, "invisible")
-    assert (task.enqueued_at, task.visible_until) == (START, START + timedelta(seconds=30))
-    assert (batch.unreadable, batch.again) == ([], False)
-
-
-def test_batch_with_unreadable_payloads():
-    """Tasks whose payloads do not validate are set apart with their errors; the others come."""
-    reply = [1_700_000_030_000, b"one", RECORD + b'\n"x"', b"two", RECORD + b"\n2"]
-    batch = replies.read_batch(NUMBERS, reply)
-    assert [task.payload for task in batch.tasks] == [2]
-    [(task, reason)] = batch.unreadable
-    assert (task.id, task.token) == ("one", 12)
-    assert reason.startswith("payload: the stored payload cannot be read")
 
 
 @pytest.mark.parametrize(

@@ -3,16 +3,15 @@
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kit.scripted import AsyncScriptedFetcher, ScriptedFetcher, ScriptedQueue, a_task
-from support import PATIENCE_S, wait_for
+from support import PATIENCE_S
 
-from dpq import Context, RateLimited, Reject, Release, Retry, Task
+from dpq import RateLimited, Reject, Release, Retry, Task
 from dpq.worker.deliveries import Deliveries, Done
 from dpq.worker.handler_calls import HandlerCalls
 from dpq.worker.handlers import finder
@@ -36,7 +35,7 @@ class Stage:
             find=finder(handlers),
             **options,
         )
-        self.state = RunState(until_empty=False, end=lambda: None)
+        self.state = RunState()
         self.taken = self.deliveries.hold(0, [a_task(n, str(n)) for n in range(count)])
 
     def run(self, kind: str) -> list[Done]:
@@ -46,8 +45,7 @@ class Stage:
     def runner(self) -> tuple[Runner, ScriptedFetcher]:
         fetcher: Any = ScriptedFetcher(self.taken, self.deliveries, self.state)
         runner = Runner(
-            *(self.calls, fetcher, self.state, threading.RLock()),
-            guarded=lambda work: work(),
+            *(self.calls, fetcher, self.state, threading.RLock()), guarded=lambda work: work()
         )
         return runner, fetcher
 
@@ -59,7 +57,8 @@ class Stage:
 
     async def run_async(self, concurrency: int = 2) -> list[Done]:
         fetcher: Any = AsyncScriptedFetcher(self.taken, self.deliveries, self.state)
-        runner = AsyncRunner(self.calls, fetcher, self.state, concurrency)
+        self.state.concurrency = concurrency
+        runner = AsyncRunner(self.calls, fetcher, self.state)
         ended = asyncio.Event()
         fetcher.change.note = ended.set
         runner.fill()
@@ -117,53 +116,3 @@ def test_no_more_run_at_once_than_may() -> None:
 
     assert len(asyncio.run(Stage(6, handler).run_async(concurrency=2))) == 6
     assert max(most) == 2
-
-
-def in_thread(work: Callable[[], None]) -> threading.Thread:
-    thread = threading.Thread(target=work)
-    thread.start()
-    return thread
-
-
-def test_an_overdue_attempt_ends_once() -> None:
-    """After its limit an attempt has failed, though its thread goes on; its own end is not sent."""
-    go, contexts = threading.Event(), list[Context[Any]]()
-
-    def handler(task: Task[Any], context: Context[Any]) -> None:
-        contexts.append(context)
-        go.wait(PATIENCE_S)
-
-    stage = Stage(1, handler, time_limit=0.02)
-    runner, fetcher = stage.runner()
-    thread = in_thread(runner.work)
-    try:
-        wait_for(lambda: fetcher.ends, lambda: fetcher.ends)  # the watch was started by the limit
-        assert contexts[0].lost
-        assert [each.queue_index for each in runner.running] == [0]
-    finally:
-        go.set()
-        thread.join(PATIENCE_S)
-        runner.watch.join(PATIENCE_S)
-    assert [str(end.error) for end in fetcher.ends] == ["ran longer than 0.02 s"]
-    assert stage.calls.handled == {"TimeoutError": 1}
-
-
-def test_what_still_runs_is_given_back_once() -> None:
-    """At the end of a run it goes back uncounted; what the handler says later is not sent."""
-    go, begun = threading.Event(), threading.Event()
-
-    def handler(_: Task[Any]) -> None:
-        begun.set()
-        go.wait(PATIENCE_S)
-
-    stage = Stage(1, handler)
-    runner, fetcher = stage.runner()
-    thread = in_thread(runner.work)
-    try:
-        assert begun.wait(PATIENCE_S)
-        assert (runner.give_back_running(), runner.give_back_running()) == (1, 0)
-    finally:
-        go.set()
-        thread.join(PATIENCE_S)
-    assert [type(end.error).__name__ for end in fetcher.ends] == ["GivenBack"]
-    assert stage.calls.handled == {"done": 1}

@@ -10,7 +10,7 @@ from dpq.model.errors import MOST_QUOTED
 from dpq.model.schedule import cron_line, next_times, require_schedule
 from dpq.queue.base import operations_named
 from dpq.verbs.pushing import PushChecker, with_times
-from dpq.views.schedule_text import say_schedule
+from dpq.views.words import say_schedule
 
 BERLIN = ZoneInfo("Europe/Berlin")
 

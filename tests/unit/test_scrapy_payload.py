@@ -12,7 +12,7 @@ from scrapy.http import FormRequest, JsonRequest  # noqa: E402
 from scrapy.settings import Settings  # noqa: E402
 
 from dpq.model.errors import PayloadError  # noqa: E402
-from dpq.scrapy.payload import payload_of, request_of  # noqa: E402
+from dpq.scrapy.payload import Payloads  # noqa: E402
 
 URL = "https://a.example/7"
 
@@ -31,8 +31,8 @@ class Book(scrapy.Item):  # type: ignore[misc]
     title = scrapy.Field()
 
 
-SPIDER = Spider()
-SPIDER.settings = Settings()
+SPIDER = Spider()  # without settings: its own `from_crawler` may leave them out
+PAYLOADS = Payloads(SPIDER, Settings())
 
 REQUESTS: list[Any] = [
     scrapy.Request(URL),
@@ -61,8 +61,8 @@ REQUESTS: list[Any] = [
 @each("request_", REQUESTS)
 def test_a_request_comes_back_as_it_was(request_):
     """All parts of a request survive the way through JSON, its class included."""
-    payload = json.loads(json.dumps(payload_of(request_, SPIDER)))
-    back = request_of(payload, request_.priority, SPIDER)
+    payload = json.loads(json.dumps(PAYLOADS.write(request_)))
+    back = PAYLOADS.read(payload, request_.priority)
     assert type(back) is type(request_)
     assert back.to_dict(spider=SPIDER) == request_.to_dict(spider=SPIDER)
 
@@ -70,7 +70,7 @@ def test_a_request_comes_back_as_it_was(request_):
 def test_a_plain_request_is_short():
     """Parts that are as usual are not stored; what the scheduler adds is not, either."""
     request = scrapy.Request(URL, SPIDER.page, priority=5, meta={"dpq": {"id": "x"}})
-    assert payload_of(request, SPIDER) == {"url": URL, "callback": "page"}
+    assert PAYLOADS.write(request) == {"url": URL, "callback": "page"}
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
@@ -90,7 +90,7 @@ def test_what_is_no_json_is_refused_by_name(case):
     """The error names the part: nobody has to look for it."""
     parts, text = case
     with pytest.raises(PayloadError, match=text):
-        payload_of(scrapy.Request(URL, **parts), SPIDER)
+        PAYLOADS.write(scrapy.Request(URL, **parts))
 
 
 NO_REQUESTS: list[tuple[Any, str]] = [
@@ -112,10 +112,10 @@ def test_a_payload_that_is_no_request_says_why(case):
     """A payload from elsewhere never runs as something else."""
     payload, text = case
     with pytest.raises(PayloadError, match=text):
-        request_of(payload, 0, SPIDER)
+        PAYLOADS.read(payload, 0)
 
 
 def test_an_address_alone_is_a_request():
     """`dpq push '"https://..."'` is enough; the priority is that of the task, as a whole number."""
-    request = request_of(URL, 2.9, SPIDER)
+    request = PAYLOADS.read(URL, 2.9)
     assert (request.url, request.priority, request.callback) == (URL, 2, None)

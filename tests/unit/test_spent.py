@@ -8,7 +8,7 @@ from dpq import Quota, RateLimit
 from dpq.cli._render import limit_table
 from dpq.limits.states import QuotaState
 from dpq.types import LimitState
-from dpq.views.limits import gauges, spent, why
+from dpq.views.limits import gauges, spent
 
 MIDNIGHT = datetime(2026, 11, 25, tzinfo=UTC)
 SECOND, DAY = RateLimit(10, 1, burst=10), RateLimit(1000, 3600, burst=1000)
@@ -32,10 +32,10 @@ def state(reason: str | None, *left: float, opens: datetime | None = None) -> Li
 @pytest.mark.parametrize(
     ("made", "says"),
     [
-        (state("spent", 0.2, 100), "10 in 1 s is spent"),
-        (state("spent", 5, -3), "1\u202f000 in 1 h is spent"),
-        (state("spent", 3, 1.5), "1\u202f000 in 1 h has too few units left"),
-        (state("quota", 5, 5, opens=MIDNIGHT), "1\u202f000 a day (UTC) is spent"),
+        (state("spent", 0.2, 100), "10/s is spent"),
+        (state("spent", 5, -3), "1000/h is spent"),
+        (state("spent", 3, 1.5), "1000/h has too few units left"),
+        (state("quota", 5, 5, opens=MIDNIGHT), "1000/day@UTC is spent"),
         (state("rate limited", -1050.3, 5), ""),
         (state(None, 5, 5), ""),
     ],
@@ -43,7 +43,6 @@ def state(reason: str | None, *left: float, opens: datetime | None = None) -> Li
 def test_the_window_that_binds_is_named(made: LimitState, says: str) -> None:
     """It is the window that opens last, or the quota whose next period opens the limit."""
     assert spent(made, made.windows) == says
-    assert says in why(made)
     assert any(says in cell for row in limit_table("limits", [made]).records for cell in row)
 
 
@@ -56,7 +55,4 @@ def test_no_units_below_zero() -> None:
 def test_a_gauge_says_the_learned_rate() -> None:
     """Where 0.2 are learned, no gauge says that 10 may run."""
     learned = state(None, 0.2, 5).model_copy(update={"rate": 0.2})
-    assert [each["text"] for each in gauges(learned)] == [
-        "10 in 1 s, now 0.2",
-        "1\u202f000 in 1 h",
-    ]
+    assert [each["text"] for each in gauges(learned)] == ["10/s, now 0.2", "1000/h"]

@@ -1,11 +1,13 @@
 """The twins are what `tools/twins.py` makes of their sources."""
 
 import re
+import runpy
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from kit.tools import load_tool
 
-TOOL = load_tool("twins")
+TOOL = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[2] / "tools" / "twins.py")))
 
 
 @pytest.mark.parametrize("twin", TOOL.TWINS)

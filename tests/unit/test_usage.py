@@ -11,13 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpq.limits.usage import (
-    MOST_BYTES,
-    Answer,
-    BodyReader,
-    anthropic_usage,
-    openai_usage,
-)
+from dpq.limits.usage import MOST_BYTES, Answer, BodyReader, anthropic_usage, openai_usage
 
 SSE = "text/event-stream; charset=utf-8"
 

@@ -11,19 +11,11 @@ import fakeredis
 import pytest
 from kit.scripted import a_task
 
-from dpq import (
-    DPQ,
-    AsyncDPQ,
-    AsyncWorker,
-    Backoff,
-    ConfigurationError,
-    Reject,
-    Tasks,
-    Worker,
-)
+from dpq import DPQ, AsyncDPQ, AsyncWorker, Backoff, ConfigurationError, Reject, Tasks, Worker
 from dpq.queue import lease_renewal
+from dpq.worker.fetch_plan import AskOrder
 from dpq.worker.handlers import finder
-from dpq.worker.queue_order import AskOrder
+from dpq.worker.run_state import RunState
 from dpq.worker.telling import Telling
 
 
@@ -126,8 +118,8 @@ def test_threads_refuse_coroutine_functions(q: DPQ[Any], aq: AsyncDPQ[Any], kind
 # The order of queues
 
 
-def firsts(weights: list[int], order: Any, count: int) -> list[int]:
-    queues = AskOrder(weights, order)
+def firsts(weights: list[int], count: int, *, strict: bool = False) -> list[int]:
+    queues = AskOrder(weights, strict=strict)
     seen = []
     for _ in range(count):
         seen.append(queues.queue_indexes()[0])
@@ -137,11 +129,11 @@ def firsts(weights: list[int], order: Any, count: int) -> list[int]:
 
 def test_the_order_of_queues() -> None:
     """Strict order never changes; the others give each queue its share, evenly spread."""
-    assert firsts([1, 1, 1], "strict", 4) == [0, 0, 0, 0]
-    assert firsts([1, 1, 1], "round_robin", 6) == [0, 1, 2, 0, 1, 2]
-    assert firsts([5, 1, 1], "round_robin", 7) == [0, 0, 0, 1, 2, 0, 0]
+    assert firsts([1, 1, 1], 4, strict=True) == [0, 0, 0, 0]
+    assert firsts([1, 1, 1], 6) == [0, 1, 2, 0, 1, 2]
+    assert firsts([5, 1, 1], 7) == [0, 0, 0, 1, 2, 0, 0]
     shares = [7, 3, 2]
-    seen = firsts(shares, "round_robin", 1200)
+    seen = firsts(shares, 1200)
     assert Counter(seen) == {0: 700, 1: 300, 2: 200}
     for start in range(0, 1188, 12):
         assert Counter(seen[start : start + 12]) == {0: 7, 1: 3, 2: 2}
@@ -182,7 +174,7 @@ def test_workers_that_begin_together_do_not_beat_together() -> None:
     """Their second heartbeats are spread over half a period, later ones drift apart, and none is
     late: a tenth before the period at most."""
     chances = [random.Random(seed).random for seed in range(100)]
-    parts: Any = ("w", [], 1, None, None, None)
+    parts: Any = (RunState(), None, None)
     workers = [Telling(*parts, chance) for chance in chances]
     first = sorted(each.pause(10) for each in workers)
     assert 5 <= first[0] < 5.5

@@ -104,7 +104,6 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dpq.web.site.EVERY_MS", 200)
     monkeypatch.setattr("dpq.views.shared.FRESH_SECONDS", 0.1)
     monkeypatch.setattr("dpq.web.site.STORY_SECONDS", 0.1)
-    monkeypatch.setattr("dpq.web.site.STORY_SHARE", 0)
 
 
 @pytest.fixture

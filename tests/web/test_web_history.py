@@ -93,7 +93,6 @@ def test_the_charts_of_a_page(
 ) -> None:
     """A page with `--write` stores slots while it is seen, one that only shows does not."""
     monkeypatch.setattr("dpq.web.site.STORY_SECONDS", 0.0)
-    monkeypatch.setattr("dpq.web.site.STORY_SHARE", 0.0)
     monkeypatch.setattr("dpq.views.shared.FRESH_SECONDS", 0.0)
     monkeypatch.setattr("dpq.views.sampler.REMEMBER_SECONDS", 0.0)
     path = f"/q/{q.queue_name}"
@@ -103,7 +102,7 @@ def test_the_charts_of_a_page(
         assert len(q.admin.history()) == n
         change.page(path)
         clock.advance(61)
-    assert "Rate limited in a minute" in look.page(f"{path}?span=no such span")
+    assert "Rate limited" in look.page(f"{path}?span=no such span")
     assert "1 in, 0 out" in look.page(path)  # between the two slots
     assert look.get(path).headers["content-encoding"] == "gzip"
     assert "No history of the last 14 days" in look.page(f"{path}?span=14d")  # one quarter

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from dpq import DPQ
 from dpq.cli import app
-from dpq.link.connections import Connections
+from dpq.script.command import Packer
 from dpq.web import Access
 from dpq.web import app as dashboard_of
 
@@ -33,14 +33,13 @@ def twenty(q: DPQ) -> Iterator[list[DPQ[Any]]]:
 def trips(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The number of commands in each round trip."""
     counted: list[int] = []
-    send = Connections._send
+    pack = Packer.pack
 
-    def count(self: Connections, node: Any, commands: Any, *more: Any, **named: Any) -> Any:
-        if not named.get("as_text"):  # which loads a script that the server does not know yet
-            counted.append(len(commands))
-        return send(self, node, commands, *more, **named)
+    def count(self: Packer, commands: Any) -> bytes:
+        counted.append(len(commands))
+        return pack(self, commands)
 
-    monkeypatch.setattr(Connections, "_send", count)
+    monkeypatch.setattr(Packer, "pack", count)
     return counted
 
 

@@ -10,6 +10,7 @@ from kit.web import Browser, Open, furnish, rows
 from support import wait_for
 
 from dpq import DPQ, Push, TaskState
+from dpq.testing import Clock
 from dpq.views.shared import Shared
 from dpq.web.routes import API
 from dpq.web.routes import PAGES as ROUTES
@@ -26,6 +27,17 @@ def test_every_page_of_a_full_and_of_an_empty_queue(look: Browser, q: DPQ, path:
             html = look.page(page)
             assert "<!doctype html>" in html, page
             assert not re.search(r'\sstyle="|<script>|\son\w+="', html), page
+
+
+def test_a_batch_has_the_time_that_is_left(look: Browser, q: DPQ, path: str, clock: Clock) -> None:
+    """Two of three tasks took a minute, so the third takes half of one."""
+    q.push_many([Push(n, batch="run-7") for n in range(3)])
+    clock.advance(60)
+    q.ack_many(q.pop_many(2))
+    look.page(path)  # it reads the server's clock
+    html = look.page(f"{path}/batches")
+    assert re.search(r">run-7</td>.*about 30 s left", html, re.S)
+    assert "1 left of 3: 2 done" in html
 
 
 @pytest.mark.parametrize("state", list(TaskState))

@@ -44,7 +44,7 @@ def test_the_worst_stands_first(dashboard: Open, redis: Redis, queue_name: str) 
         died.push("x")
         died.bury(died.pop().task, "HTTP 404")
         paused.push("x")
-        paused.pause()
+        paused.pause(by="ann")
         by_hand.push("x", group="a<b")
         by_hand.delay_group("a<b", 315_360_000)
         by_hand.pop()
@@ -60,6 +60,7 @@ def test_the_worst_stands_first(dashboard: Open, redis: Redis, queue_name: str) 
             assert re.search(rf'action="{action}">.*?<button class="main">{label}<', shown, re.S)
         assert f'href="/q/{names[0]}/dead' in shown.split('id="queues"')[0]
         assert f'href="/q/{names[3]}/workers">Go to its workers' in shown
+        assert "<bdi>paused: by ann, until it is resumed</bdi>" in shown.split('id="queues"')[0]
         assert "a<b" not in shown
         assert "<code>dpq group open &#39;a&lt;b&#39; " in shown
         seen = dashboard(*few).page("/")
@@ -73,6 +74,18 @@ def test_the_worst_stands_first(dashboard: Open, redis: Redis, queue_name: str) 
         for each in few:
             each.admin.drop()
             each.close()
+
+
+def test_the_gauge_of_memory(look: Browser, q: DPQ) -> None:
+    """The page of the server has the used part of its memory, if that has a bound."""
+    assert "<meter" not in look.page("/server")
+    q.push("x")
+    q.redis.config_set("maxmemory", 4 * q.redis.info()["used_memory"])
+    try:
+        [share] = re.findall(r'<meter [^>]*value="([0-9.]+)"', look.page("/server"))
+    finally:
+        q.redis.config_set("maxmemory", 0)
+    assert 0.1 < float(share) < 0.5
 
 
 def beat(q: DPQ, worker: str, name: str, running: int, doing: Any = None) -> None:

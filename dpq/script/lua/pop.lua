@@ -20,14 +20,15 @@
 --   was given, a list follows: {us, now, rest, wait, ...}. The first three are as below, for a caller that has room for
 --   more tasks; `rest` is 0 if the caller is to ask again. `wait` is how long each task has to wait, us.
 -- * {0, us, now}: no task may run. `us`: microseconds until that may change; -1 if no task becomes ready by time alone,
---   or another waiter watches that moment. `now`: the time in microseconds. If the queue exists, a fourth number
---   follows: ms after which the waiter asks again in any case (rest). For a wanted task `us` is -1.
+--   or another waiter watches that moment; less than -1 for its second watcher, who asks after that many
+--   microseconds, without the sign. `now`: the time in microseconds. If the queue exists, a fourth number follows: ms
+--   after which the waiter asks again in any case (rest). For a wanted task `us` is -1.
 -- * {-5}: the upkeep is not done yet: call again at once.
 -- Lost reply: the tasks stay leased until their leases run out, which counts as an attempt. Their units are spent.
 
 -- Needs: now, refusal, early
-local room = most
 beyond, wanted = beyond or 0, wanted ~= '' and wanted or nil
+local room = most + beyond
 early.ms = ahead or 0
 local settings = redis.call('HMGET', conf, 'paused_until', 'next_event', 'gated', 'queue_rules', 'queue_gate',
   'shut_until', 'token', 'format', 'room_wanted')

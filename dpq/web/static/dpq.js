@@ -222,21 +222,6 @@
     setTimeout(() => { button.textContent = "Copy"; }, 1500);
   });
 
-  // Groups that begin with what is typed
-  let typed = null;
-  document.addEventListener("input", (event) => {
-    const field = event.target.closest("[data-suggest]");
-    if (!field) return;
-    clearTimeout(typed);
-    typed = setTimeout(async () => {
-      try {
-        const answer = await fetch(`${field.dataset.suggest}?q=${encodeURIComponent(field.value)}`);
-        const { groups } = await answer.json();
-        field.list.replaceChildren(...groups.map((name) => new Option("", name)));
-      } catch { /* it goes on without suggestions */ }
-    }, 200);
-  });
-
   // Charts: the values under the pointer, or by the arrow keys
   const point = (chart, at) => {
     const [names, lines] = JSON.parse(chart.dataset.chart);

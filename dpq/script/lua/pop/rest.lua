@@ -37,7 +37,7 @@ local function rest(waiter, format, event, at_last)
     local second_lives = second and second > now and second ~= own and later and second <= later
     local appoint = soon and later < now + 10000 and not second_lives
     if soon and watched and not mine and watched > now and watched * 1000 <= event then
-      wait = appoint and wait + SECOND_MS * 1000 or -1
+      wait = appoint and -(wait + SECOND_MS * 1000) or -1
     elseif soon then
       redis.call('HSET', conf, 'watched', string.format('%.3f', event / 1000))
       redis.call('ZREM', wake, 'e') -- this waiter watches: an old marker is of no use
