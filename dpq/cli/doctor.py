@@ -34,8 +34,6 @@ from dpq.verbs.base import PAGE
 from dpq.verbs.batches import CHECK_PAGE
 from dpq.verbs.browse import LOOK_MOST, Browser
 
-WITHIN_SECONDS = 5.0  # for the checks of --quick by default: less than a probe usually waits
-
 
 @cmd.command
 def doctor(
@@ -44,7 +42,7 @@ def doctor(
     worker: cmd.Positive | None = None,
     host: cmd.Name | None = None,
     oldest: cmd.Positive | None = None,
-    timeout: Annotated[float, cmd.option("SECONDS", min=0.001)] = WITHIN_SECONDS,
+    timeout: Annotated[float, cmd.option("SECONDS", min=0.001)] = 5.0,  # a probe waits longer
     load_scripts: bool = False,
     json: bool = False,
     queue: cmd.Queues = None,
