@@ -15,8 +15,6 @@ from dpq.cli import admin, daemon, doctor, limits, look, produce, run, task, wor
 from dpq.cli._command import DEFAULT_QUEUE, DEFAULT_URL, AnyUrl, Command, Queue, add, command
 from dpq.cli._terminal import Program, log_to_stderr, show_fault
 
-__all__ = ["app", "main"]
-
 app = typer.Typer(
     cls=Program, no_args_is_help=True, rich_markup_mode="rich", pretty_exceptions_enable=False
 )

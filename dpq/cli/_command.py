@@ -44,7 +44,6 @@ Command = Callable[..., None]
 
 DEFAULT_URL = "redis://localhost:6379/0"
 DEFAULT_QUEUE = "default"
-WITHIN_SECONDS = 1.0  # for the server to answer a completion: somebody waits at the terminal
 FOREVER = "inf"  # the value of `--wait` without a number
 
 # Values of options
@@ -103,7 +102,7 @@ def complete_queue(ctx: typer.Context, incomplete: str) -> list[str]:
             return known_queues(opened.client)
         return []
 
-    names = within(WITHIN_SECONDS, look) or []
+    names = within(1.0, look) or []  # somebody waits at the terminal
     return [name for name in names if name.startswith(incomplete)]
 
 
@@ -189,6 +188,8 @@ Text = Annotated[str, option("TEXT")]
 Seconds = Annotated[float, option("SECONDS")]
 Positive = Annotated[float, option("SECONDS", min=0)]
 ForSeconds = Annotated[float | None, argument("[SECONDS]")]
+Watch = Annotated[float, option("[SECONDS]", min=0.1)]
+FromNow = Annotated[float, argument("SECONDS", help="Seconds from now.")]
 Number = Annotated[float, option("NUMBER", parser=reader(_number, "a number"))]
 N = Annotated[int, option("N")]
 Count = Annotated[int, option("COUNT", "-n", min=1)]

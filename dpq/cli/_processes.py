@@ -35,7 +35,6 @@ MOST_STARTS = 4  # of a child without a beat: 3.5 s of pauses, while a server ma
 HEALTH_SECONDS = 1.0  # between two reports of the health of a process
 SILENT_SECONDS = 15.0  # without such a report, also at its start: then a process counts as stuck
 MAX_REPORT_BYTES = 65_536  # of one read from a pipe; a report has about 1000 characters at most
-CLEAN = (0, -signal.SIGTERM)  # SIGTERM came before the child had a handler for it
 
 
 class Child:
@@ -192,7 +191,8 @@ class Parent:
         ending = f"process {pid}: {how}"
         if self._signals or code == 0:
             child.over = True
-            self._code = self._code or (0 if code in CLEAN else FAILED)
+            # A signal may come before the child has a handler for it
+            self._code = self._code or (0 if code in (0, -signal.SIGTERM) else FAILED)
             log.info("%s", ending)
         elif code == USAGE:  # the next process would fail in the same way
             child.over, self._code = True, USAGE

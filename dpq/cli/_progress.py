@@ -117,7 +117,6 @@ def metered(queues: Sequence[DPQ[Any]]) -> Iterator[None]:
 
 @asynccontextmanager
 async def metered_async(queues: Sequence[AsyncDPQ[Any]]) -> AsyncIterator[None]:
-    """Async `metered`."""
     meter = Meter()
     meter.show([await queue.stats() for queue in queues])
 

@@ -152,7 +152,6 @@ TASKS = (
     Column("last error", "last_error", 8, "cut"),
     Column("payload", _payload, 7, "cut"),
 )
-"""The columns of tasks, live or dead."""
 
 QUEUES = (
     Column("queue", "queue", 0, "wraps"),
@@ -234,18 +233,13 @@ def counts(
 
 
 FLOWS = {"pushed": 0, "acked": 0, "failed": 7, "rate_limited": 10, "buried": 4}
-GAUGES = {
-    **{"ready": 0, "waiting": 6, "delayed": 5, "held": 3, "dead": 9},
-    **{"closed_groups": 1, "workers": 2},
-}
+GAUGES = {"ready": 0, "waiting": 6, "delayed": 5, "held": 3, "dead": 9}
+GAUGES |= {"closed_groups": 1, "workers": 2}
 """The numbers of a history, with the rank of their columns: what came, and what was there."""
 
 HISTORY = (
     Column("at (UTC)", "at"),
-    *(
-        Column(name.replace("_", " "), name, goes, "number")
-        for name, goes in (FLOWS | GAUGES).items()
-    ),
+    *(Column(name.replace("_", " "), name, n, "number") for name, n in (FLOWS | GAUGES).items()),
     Column("run p95", "run p95", 8, "number"),
 )
 

@@ -36,7 +36,6 @@ from dpq.queue.looking import no_answer
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
 
 TABLE_WIDTH = 160  # columns in a file or a pipe: wide enough for ids, times and some payload
-LOG_LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
 TEXT = logging.Formatter("%(asctime)s UTC %(levelname)-7s %(message)s")
 TEXT.converter, TEXT.default_msec_format = time.gmtime, "%s.%03d"
 
@@ -102,7 +101,7 @@ def log_to_stderr(ctx: typer.Context, verbose: int) -> None:
     logger, handler = logging.getLogger("dpq"), logging.StreamHandler()
     handler.setFormatter(TEXT)
     before = logger.level
-    logger.setLevel(LOG_LEVELS[min(verbose, len(LOG_LEVELS) - 1)])
+    logger.setLevel((logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)])
     logger.addHandler(handler)
     ctx.meta["dpq.log"] = handler
     ctx.call_on_close(lambda: logger.removeHandler(handler))

@@ -28,7 +28,6 @@ from dpq.views.events import event_text
 from dpq.views.words import this_user
 
 AT_ONCE = 1000  # events in one call, which is the most that a call returns
-LOOK_SECONDS = 0.5  # between two looks of --follow: soon enough for a reader, cheap for the server
 
 
 @cmd.on_new_queue
@@ -83,7 +82,7 @@ def events(
         sys.stdout.flush()
         after = found[-1].id if found else after or ""
         if len(found) < AT_ONCE:
-            time.sleep(LOOK_SECONDS)
+            time.sleep(0.5)  # soon enough for a reader, and cheap for the server
         found = q.admin.events(after, AT_ONCE, **chosen)
 
 
@@ -96,10 +95,7 @@ def _line(event: Event) -> str:
     return " ".join((f"{at} UTC", *(shown(word) for word in words if word)))
 
 
-# Many tasks at once
-
 DESTROYS = ("cancel", "bury", "purge", "drop")  # these need --yes
-MOST_LEASES = 10**9
 Action = Literal["cancel", "update", "run", "release", "bury", "replay", "purge", "drop"]
 
 
@@ -185,7 +181,7 @@ def bulk(
 
 def _release_held(q: DPQ[Any], worker: str | None, held_for: float | None, yes: bool) -> None:
     """Give back all leases of a worker or of an age, in steps; ask before."""
-    found = q.admin.held(MOST_LEASES, worker=worker, older_than=held_for)
+    found = q.admin.held(10**9, worker=worker, older_than=held_for)
     told = [each for each in q.admin.workers() if worker in (each.name, each.id)]
     if not found:
         talk(f"nothing to give back in {q.queue_name!r}")

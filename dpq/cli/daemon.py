@@ -32,11 +32,9 @@ from dpq.views.sampler import Known, Named
 
 logger = logging.getLogger(__name__)
 
-ASK_SECONDS = 10.0  # without a byte, until a connection ends: as long as Prometheus waits
 LOCAL = "127.0.0.1"
 LOOPBACK = (LOCAL, "localhost", "::1")
 TOKEN_VARIABLE = "DPQ_WEB_TOKEN"  # noqa: S105 - its name
-NOT_BEGUN = Health(live=True, ready=False, reasons=("it has not begun",))
 Address = Annotated[str, cmd.option("ADDRESS")]
 PortNumber = Annotated[int, cmd.option("PORT", min=0, max=65535)]
 
@@ -49,7 +47,7 @@ def missing(error: ImportError, extra: str, way_out: str) -> Failed:
 
 
 class _Handler(WSGIRequestHandler):
-    timeout = ASK_SECONDS
+    timeout = 10.0  # without a byte, until a connection ends: as long as Prometheus waits
 
     def log_message(self, format: str, *args: Any) -> None:
         logger.debug(format, *args)
@@ -92,7 +90,8 @@ class HealthSource:
     """Asks for the health of the worker or scheduler by `ask`, once it runs; listens on a port."""
 
     def __init__(self, port: int | None = None, host: str = LOCAL) -> None:
-        self.ask: Callable[[], Health] = lambda: NOT_BEGUN
+        begins = Health(live=True, ready=False, reasons=("it has not begun",))
+        self.ask: Callable[[], Health] = lambda: begins
         if port is not None:
             url = Port(host, port, self, "health").url
             logger.info("health: %s/live and /ready", url, extra=fields("health_begins"))
@@ -221,8 +220,7 @@ def web(
     try:
         import uvicorn
 
-        from dpq.web.access import LOOPBACK as NAMES
-        from dpq.web.access import Access
+        from dpq.web import access
         from dpq.web.routes import app
     except ImportError as error:
         way_out = "`pip install 'starlette>=0.45' 'jinja2>=3.1.5' 'uvicorn>=0.31'`"
@@ -235,16 +233,16 @@ def web(
             " prints it"
         )
     at = f"[{host}]" if ":" in host else host
-    hosts = (*NAMES, at.lower(), *(each.lower() for each in name or ()))
+    hosts = (*access.LOOPBACK, at.lower(), *(each.lower() for each in name or ()))
     pushes = os.environ.get("DPQ_PUSH_TOKEN") or None
-    payloads = not no_payloads
-    access = Access(write=write, token=token, hosts=hosts, payloads=payloads, push_token=pushes)
+    given: Any = {"write": write, "token": token, "hosts": hosts}
+    who = access.Access(**given, payloads=not no_payloads, push_token=pushes)
     opened = open_url(url)
     with closing(opened):
         known: Any = Known(opened.client)
         if names := cmd.named_queues(ctx, queue, also=False):
             known = Named([DPQ(opened.client, each) for each in names])
-        site = app(known, access=access, badge=badge or "", server=server_name or opened.label)
+        site = app(known, access=who, badge=badge or "", server=server_name or opened.label)
         server = uvicorn.Server(uvicorn.Config(site, log_level="warning", lifespan="off"))
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         with socket.create_server((host, port), family=family, backlog=512) as listening:

@@ -34,8 +34,6 @@ from dpq.verbs.base import PAGE
 from dpq.verbs.batches import CHECK_PAGE
 from dpq.verbs.browse import LOOK_MOST, Browser
 
-WITHIN_SECONDS = 5.0  # for the checks of --quick by default: less than a probe usually waits
-
 
 @cmd.command
 def doctor(
@@ -44,7 +42,7 @@ def doctor(
     worker: cmd.Positive | None = None,
     host: cmd.Name | None = None,
     oldest: cmd.Positive | None = None,
-    timeout: Annotated[float, cmd.option("SECONDS", min=0.001)] = WITHIN_SECONDS,
+    timeout: Annotated[float, cmd.option("SECONDS", min=0.001)] = 5.0,  # a probe waits longer
     load_scripts: bool = False,
     json: bool = False,
     queue: cmd.Queues = None,
@@ -187,7 +185,7 @@ def _checks(
         (stats, _, workers), verdict = answer
         if verdict.state is VerdictState.SERVER_REFUSES:
             checks.append(Check("server", name, ok=False, detail=verdict.because))
-        # A container must not be restarted for these, so they are no failures.
+        # A container must not be restarted for these, so they are no failures
         for kind in sorted(OF_SERVER.intersection(verdict.warnings)):
             checks.append(Check("server", name, ok=True, detail=f"warning: {kind}, see dpq why"))
         age = stats.oldest_ready_seconds

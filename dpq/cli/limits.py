@@ -33,6 +33,7 @@ def _rate(text: str) -> RateLimit | Quota:
         raise ConfigurationError(f"{error}; if it is a group, write --group {text}") from None
 
 
+GroupName = Annotated[str, cmd.argument("NAME", help="The group's name.")]
 LimitGroup = Annotated[str, cmd.option("NAME", "--group", help="A group; if not given, the queue.")]
 
 
@@ -208,9 +209,6 @@ def undo(
     at = say_moment(chosen.at, datetime.now(UTC))
     talk(f"putting back what stood before {at}{f', by {chosen.by}' if chosen.by else ''}")
     _change(q, scope, limit_change.rules_before(chosen), yes)
-
-
-GroupName = Annotated[str, cmd.argument("NAME", help="The group's name.")]
 
 
 @cmd.on_new_queue

@@ -177,13 +177,10 @@ def verdict_data(verdict: Verdict) -> dict[str, Any]:
     return {"sentence": str(verdict), **verdict.model_dump(mode="json")}
 
 
-Watch = Annotated[float, cmd.option("[SECONDS]", min=0.1)]
-
-
 @cmd.on_queue
 def stats(
     q: DPQ[Any],
-    watch: Watch | None = None,
+    watch: cmd.Watch | None = None,
     batch: cmd.Name | None = None,
     history: Annotated[float | None, cmd.option("SECONDS", min=1)] = None,
     json: bool = False,
@@ -258,7 +255,9 @@ def _redraw(screens: Iterable[Any], *, live: bool) -> None:
 
 
 @cmd.command
-def queues(watch: Watch | None = None, json: bool = False, url: cmd.Url = cmd.DEFAULT_URL) -> None:
+def queues(
+    watch: cmd.Watch | None = None, json: bool = False, url: cmd.Url = cmd.DEFAULT_URL
+) -> None:
     """Show all queues that the server knows, how many tasks each has, and the verdict on each.
 
     If a queue cannot be read, its row shows the error, and the exit code is 1.

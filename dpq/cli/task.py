@@ -15,8 +15,6 @@ from dpq.model.results import DEFAULT_KEEP
 from dpq.queue.inside import operations_of, session_of
 from dpq.verbs.stored import chosen_by
 
-FromNow = Annotated[float, cmd.argument("SECONDS", help="Seconds from now.")]
-
 
 def _held(q: DPQ[Any], task_id: str, token: int) -> Task[Any]:
     try:
@@ -90,7 +88,7 @@ def rate_limited(
     q: DPQ[Any],
     task_id: cmd.TaskId,
     token: cmd.Token,
-    seconds: Annotated[float, cmd.argument("SECONDS")],
+    seconds: cmd.FromNow,
     scope: Literal["group", "queue", "task", "member"] = "member",
     status: Annotated[int | None, cmd.option("STATUS", min=100, max=999)] = None,
 ) -> None:
@@ -124,7 +122,7 @@ def bury(
 
 
 @cmd.on_queue
-def extend(q: DPQ[Any], task_id: cmd.TaskId, token: cmd.Token, seconds: FromNow) -> None:
+def extend(q: DPQ[Any], task_id: cmd.TaskId, token: cmd.Token, seconds: cmd.FromNow) -> None:
     """Extend a lease: it ends that many seconds from now. Prints the end, in UTC."""
     print(q.extend(_held(q, task_id, token), seconds).isoformat())
 

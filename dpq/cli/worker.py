@@ -23,7 +23,6 @@ from dpq.views.words import this_user
 from dpq.views.workers import Working, working
 from dpq.worker.base import DEFAULT_GRACE, MAX_CONCURRENCY, MAX_PREFETCH, QueueOrder
 
-MAX_PROCESSES = 256
 # Options that are arguments of the worker
 SETTINGS = ["concurrency", "prefetch", "order", "visibility", "time_limit", "keep_result"]
 SETTINGS += ["grace", "version"]
@@ -41,7 +40,7 @@ def worker(
     keep_result: cmd.Seconds | None = None,
     grace: cmd.Positive = DEFAULT_GRACE,
     version: Annotated[str | None, cmd.option("TEXT", envvar="DPQ_PROGRAM_VERSION")] = None,
-    processes: Annotated[int | None, cmd.option("N", min=1, max=MAX_PROCESSES)] = None,
+    processes: Annotated[int | None, cmd.option("N", min=1, max=256)] = None,
     drain: bool = False,
     task: cmd.Id | None = None,
     force: bool = False,
