@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from dpq.explain.drain import DrainLook, Paper, drain_of, nothing_due, read_drain
@@ -43,7 +44,7 @@ class Operations(QueueOperations[P]):
         """Read the points of the last minutes; `at` is the server's time."""
         most = int(COVERED_SECONDS // MINUTE) + 1
         args = [self._now(), "m", most]
-        (slots,) = yield from together([self._ask("history", args, read_slots(MINUTE))])
+        (slots,) = yield from together([self._ask("history", args, partial(read_slots, MINUTE))])
         if isinstance(slots, Exception):
             return []
         return [Point.of(slot.at.timestamp(), slot) for slot in slots]

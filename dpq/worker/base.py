@@ -147,7 +147,8 @@ class WorkerBase(Generic[Q]):
             self._weights, self._strict = list(queues.values()), False
         for weight in self._weights:
             whole_number("weight", weight, 1, MAX_ATTEMPTS)
-        for what, hook in (("before", before), ("after", after), ("on_error", on_error)):
+        hooks: dict[str, Any] = {"before": before, "after": after, "on_error": on_error}
+        for what, hook in hooks.items():
             if hook is not None and not callable(hook):
                 raise ConfigurationError(f"{what} is {hook!r}: it must be a function")
             if self._blocking and awaits(hook):
@@ -178,12 +179,10 @@ class WorkerBase(Generic[Q]):
             find=finder(handlers, blocking=self._blocking),
             named=named,
             time_limit=time_limit,
-            before=before,
-            after=after,
-            on_error=on_error,
             keep=kept_for(keep_result),
             backoff=backoff,
             from_errors=from_errors,
+            **hooks,
         )
         self.handled = self._calls.handled
         self._state = RunState()
