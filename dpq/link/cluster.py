@@ -144,7 +144,7 @@ def reachable() -> Iterator[None]:
 
 
 _OF_A_NODE = {"redis_connect_func": None}
-"""What differs from a cluster's settings of connections: redis-py's own function sends READONLY."""
+"""The change to a cluster's settings of connections: redis-py's own function sends READONLY."""
 
 
 @cache
