@@ -1,18 +1,6 @@
-"""The program `dpq`, also as `python -m dpq`. It loads the command line last: Ctrl-C may come."""
+"""`python -m dpq`: the program `dpq`."""
 
-import sys
-
-
-def main() -> None:
-    """Run the command line; Ctrl-C is 130 and one word, also while it is loaded."""
-    try:
-        from dpq.cli import main as run
-
-        run()
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        sys.exit(130)
-
+from _dpq import main
 
 if __name__ == "__main__":
     main()

@@ -54,6 +54,8 @@ class _AsyncStream(AsyncBody, httpx.AsyncByteStream):
 class Transport(TransportBase, httpx.BaseTransport):
     """A transport for `httpx.Client` that takes units of a queue's limits."""
 
+    _body = _Stream
+
     def __init__(
         self,
         queue: DPQ[Any],
@@ -78,11 +80,13 @@ class Transport(TransportBase, httpx.BaseTransport):
             ConfigurationError: An argument is out of its bounds.
         """
         inner = Routes(httpx.Client()) if transport is None else transport
-        super().__init__(queue, Options(group, **options), inner, _Stream)
+        super().__init__(queue, Options(group, **options), inner)
 
 
 class AsyncTransport(AsyncTransportBase, httpx.AsyncBaseTransport):
     """A transport for `httpx.AsyncClient` that takes units of a queue's limits."""
+
+    _body = _AsyncStream
 
     def __init__(
         self,
@@ -94,7 +98,7 @@ class AsyncTransport(AsyncTransportBase, httpx.AsyncBaseTransport):
     ) -> None:
         """Wrap a transport; the arguments are those of `Transport`."""
         inner = AsyncRoutes(httpx.AsyncClient()) if transport is None else transport
-        super().__init__(queue, Options(group, **options), inner, _AsyncStream)
+        super().__init__(queue, Options(group, **options), inner)
 
     async def handle_async_request(self, request: httpx.Request) -> Any:
         """Wait for the units, send the request, report its answer."""

@@ -55,6 +55,8 @@ class _AsyncStream(AsyncBody, httpx2.AsyncByteStream):
 class Transport(TransportBase, httpx2.BaseTransport):
     """A transport for `httpx2.Client` that takes units of a queue's limits."""
 
+    _body = _Stream
+
     def __init__(
         self,
         queue: DPQ[Any],
@@ -79,11 +81,13 @@ class Transport(TransportBase, httpx2.BaseTransport):
             ConfigurationError: An argument is out of its bounds.
         """
         inner = Routes(httpx2.Client()) if transport is None else transport
-        super().__init__(queue, Options(group, **options), inner, _Stream)
+        super().__init__(queue, Options(group, **options), inner)
 
 
 class AsyncTransport(AsyncTransportBase, httpx2.AsyncBaseTransport):
     """A transport for `httpx2.AsyncClient` that takes units of a queue's limits."""
+
+    _body = _AsyncStream
 
     def __init__(
         self,
@@ -95,7 +99,7 @@ class AsyncTransport(AsyncTransportBase, httpx2.AsyncBaseTransport):
     ) -> None:
         """Wrap a transport; the arguments are those of `Transport`."""
         inner = AsyncRoutes(httpx2.AsyncClient()) if transport is None else transport
-        super().__init__(queue, Options(group, **options), inner, _AsyncStream)
+        super().__init__(queue, Options(group, **options), inner)
 
     async def handle_async_request(self, request: httpx2.Request) -> Any:
         """Wait for the units, send the request, report its answer."""

@@ -92,6 +92,7 @@ COUNTERS = {
     "dpq_buried": (("queue", "reason"), "Tasks that became dead letters."),
     "dpq_rate_limited": (("queue", "group", "member"), "Deliveries that met a limit of a host."),
     "dpq_limit_answers": (("queue", "status"), "The same, by the status of the answer."),
+    "dpq_server_evicted_keys": ((), "Keys that the server removed since its memory was full."),
     "dpq_limit_granted_units": (WINDOW, "Units that were granted, as they were reserved."),
 }
 """Other counters: their name without `_total`, their labels and help."""
@@ -280,6 +281,7 @@ class Exporter:
             if isinstance(info, dict) and "aof_enabled" in info:
                 scrape.set("dpq_server_evicts", info.get("maxmemory_policy") != "noeviction")
                 scrape.set("dpq_server_aof", info["aof_enabled"] == 1)
+                scrape.set("dpq_server_evicted_keys", info.get("evicted_keys", 0))
 
     def _meter(self, queue: DPQ[Any]) -> Meter:
         watch = Watch(queue, self._clock)

@@ -40,17 +40,12 @@ from dpq.registry.all_queues import known_queues, missing_queue
 from dpq.types import Cost
 
 T = TypeVar("T")
-
 Command = Callable[..., None]
 
 DEFAULT_URL = "redis://localhost:6379/0"
 DEFAULT_QUEUE = "default"
-
-WITHIN_SECONDS = 1.0
-"""Seconds for the server to answer a completion: somebody waits at the terminal."""
-
-FOREVER = "inf"
-"""The value of `--wait` without a number."""
+WITHIN_SECONDS = 1.0  # for the server to answer a completion: somebody waits at the terminal
+FOREVER = "inf"  # the value of `--wait` without a number
 
 # Values of options
 
@@ -102,16 +97,23 @@ def complete_queue(ctx: typer.Context, incomplete: str) -> list[str]:
     url = str(ctx.params.get("url") or ctx.find_root().params.get("url"))
     if url.startswith("embedded:"):
         return []
-    names: list[str] = []
-    looking = threading.Thread(target=_look, args=(url, names), daemon=True)
-    looking.start()
-    looking.join(WITHIN_SECONDS)
+
+    def look() -> list[str]:
+        with suppress(RedisError, DPQError, OSError), closing(open_url(url)) as opened:
+            return known_queues(opened.client)
+        return []
+
+    names = within(WITHIN_SECONDS, look) or []
     return [name for name in names if name.startswith(incomplete)]
 
 
-def _look(url: str, names: list[Any]) -> None:
-    with suppress(RedisError, DPQError, OSError), closing(open_url(url)) as opened:
-        names += known_queues(opened.client)
+def within(seconds: float, look: Callable[[], T]) -> T | None:
+    """Look in a thread, so that no silent server or name server delays the answer; None if late."""
+    found: list[T] = []
+    looking = threading.Thread(target=lambda: found.append(look()), daemon=True)
+    looking.start()
+    looking.join(seconds)
+    return found[0] if found else None
 
 
 def _inherit(ctx: typer.Context, param: typer.CallbackParam, value: str) -> str:
@@ -188,59 +190,53 @@ Seconds = Annotated[float, option("SECONDS")]
 Positive = Annotated[float, option("SECONDS", min=0)]
 ForSeconds = Annotated[float | None, argument("[SECONDS]")]
 Number = Annotated[float, option("NUMBER", parser=reader(_number, "a number"))]
-Limited = Annotated[float, option("NUMBER")]
 N = Annotated[int, option("N")]
 Count = Annotated[int, option("COUNT", "-n", min=1)]
-Units = Annotated[
-    Any,
-    option(
-        "UNITS", parser=reader(_cost, "a cost as 3, as tokens=1800, or as 1,tokens=1800,usd=900")
-    ),
-]
+_units = reader(_cost, "a cost as 3, as tokens=1800, or as 1,tokens=1800,usd=900")
+Units = Annotated[Any, option("UNITS", parser=_units)]
 
-# Options with the same help everywhere
-
-_QUEUE: dict[str, Any] = {"autocompletion": complete_queue, "rich_help_panel": "Where"}
-_WHERE: dict[str, Any] = {"callback": _inherit, "rich_help_panel": "Where"}
-_FORMS = SCHEMES.replace("[", "\\[")
-
-AnyUrl = Annotated[
-    str,
-    option(
-        "URL",
-        help=f"The server: {_FORMS} (a private server that dpq starts).",
-        envvar="DPQ_URL",
-        **_WHERE,
-    ),
-]
-Url = Annotated[
-    str, option("URL", help="The server (all forms: dpq --help).", envvar="DPQ_URL", **_WHERE)
-]
-Queue = Annotated[
-    str, option("NAME", help="The queue's name.", envvar="DPQ_QUEUE", **_QUEUE | _WHERE)
-]
-Queues = Annotated[
-    list[str] | None,
-    option("NAME", "--queue", help="A queue; repeat it for more.", envvar="DPQ_QUEUES", **_QUEUE),
-]
 TaskId = Annotated[str, argument("ID", help="The task's id.")]
 AnyTaskId = Annotated[str | None, argument("[ID]", help="The task's id; or name its --key.")]
-Key = Annotated[str, option("TEXT", help="The task's unique key, instead of its id.")]
-Token = Annotated[int, argument("TOKEN", help="The delivery's token, as pop has printed it.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
-NewPriority = Annotated[
-    float, option("NUMBER", help="The new priority.", parser=reader(_number, "a number"))
-]
-NewOrder = Annotated[
-    Order,
-    option(
-        "ORDER",
-        help="Of a new queue: fifo or lifo, among equal priorities; or min: the smallest first.",
-        rich_help_panel="Seldom needed",
-    ),
-]
-OfReason = Annotated[str, option("TEXT", help="Only tasks that died for this reason.")]
-OfGroup = Annotated[str, option("NAME", help="Only tasks of this group.")]
+Token = Annotated[int, argument("TOKEN")]
+NewOrder = Annotated[Order, option("ORDER")]
+_WHERE: dict[str, Any] = {"callback": _inherit, "rich_help_panel": "Where"}
+_FORMS = SCHEMES.replace("[", "\\[")
+_ALL_FORMS = f"The server: {_FORMS} (a private server that dpq starts)."
+AnyUrl = Annotated[str, option("URL", help=_ALL_FORMS, envvar="DPQ_URL", **_WHERE)]
+Url = Annotated[str, option("URL", envvar="DPQ_URL", callback=_inherit)]
+_WHERE |= {"envvar": "DPQ_QUEUE", "autocompletion": complete_queue}
+Queue = Annotated[str, option("NAME", help="The queue's name.", **_WHERE)]
+_WHERE = {"envvar": "DPQ_QUEUES", "autocompletion": complete_queue}
+Queues = Annotated[list[str] | None, option("NAME", "--queue", **_WHERE)]
+
+EVERYWHERE = """
+Args:
+    token: The delivery's token, as pop has printed it.
+    key: The task's unique key, instead of its id.
+    priority: The new priority.
+    reason: Only tasks that died for this reason.
+    group: Only tasks of this group.
+    every_group: Each group without a limit of its own.
+    member: Only this member of the group's pool.
+    json: Print JSON, one object per line.
+    watch: Look again this often, until Ctrl-C; without a number, each second.
+    host: The address to listen on; 0.0.0.0 for all.
+    port: The port; 0 takes a free one.
+    server_name: The label `server` of the metrics: by default host:port/db of the URL, or the path
+        of its socket. Programs that read the same server need the same name.
+
+Seldom needed:
+    order: Of a new queue: fifo or lifo, among equal priorities; or min: the smallest first.
+    yes: Do not ask at a terminal.
+    log: How to log: text; or json, one object on each line, with stable keys.
+    health_port: Answer HTTP /live and /ready on this port, for orchestrators; 0 takes a free one.
+    health_host: The address of --health-port; 0.0.0.0 for all.
+
+Where:
+    url: The server (all forms: dpq --help).
+    queue: A queue; repeat it for more.
+"""
+"""The help of options, unless the docstring of a command has its own."""
 
 
 # Commands
@@ -283,11 +279,10 @@ def on_new_queue(function: Command) -> Command:
     return _made(function, run, _ON_QUEUE)
 
 
+_KEYWORD: Any = inspect.Parameter.KEYWORD_ONLY
 _ON_QUEUE = [
-    inspect.Parameter("url", inspect.Parameter.KEYWORD_ONLY, default=DEFAULT_URL, annotation=Url),
-    inspect.Parameter(
-        "queue", inspect.Parameter.KEYWORD_ONLY, default=DEFAULT_QUEUE, annotation=Queue
-    ),
+    inspect.Parameter("url", _KEYWORD, default=DEFAULT_URL, annotation=Url),
+    inspect.Parameter("queue", _KEYWORD, default=DEFAULT_QUEUE, annotation=Queue),
 ]
 
 
@@ -300,7 +295,7 @@ def _made(function: Command, run: Command, more: list[inspect.Parameter]) -> Com
 
     made.__doc__, texts = explained(function.__doc__ or "")
     own = inspect.signature(function, eval_str=True).parameters.values()
-    shown = [_shown(each, texts) for each in own if each.name != "q"] + more
+    shown = [_shown(each, texts) for each in (*own, *more) if each.name != "q"]
     vars(made)["__signature__"] = inspect.Signature(shown)
     del vars(made)["__wrapped__"]
     made.__annotations__ = {each.name: each.annotation for each in shown}
@@ -322,27 +317,27 @@ def explained(docstring: str) -> tuple[str, dict[str, tuple[str, str | None]]]:
 
 def _shown(own: inspect.Parameter, texts: dict[str, tuple[str, str | None]]) -> inspect.Parameter:
     """Give a parameter of a command its help."""
-    kind, info = (
-        own.annotation,
-        typer.Option(*["--" + own.name.replace("_", "-")] * (own.annotation is bool)),
-    )
+    kind = own.annotation
+    if kind is typer.Context:
+        return own.replace(kind=_KEYWORD)
+    info = typer.Option("--" + own.name.replace("_", "-")) if kind is bool else typer.Option()
     for each in (kind, *get_args(kind)):
         if get_origin(each) is Annotated:
             inner, info = get_args(each)
             kind, info = inner if each is kind else inner | None, copy(info)
-    if own.name in texts:
-        info.help, info.rich_help_panel = texts[own.name]
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    if own.annotation is typer.Context:
-        return own.replace(kind=keyword)
-    return own.replace(kind=keyword, annotation=Annotated[kind, info])
+    if own.name in texts or not info.help:
+        info.help, info.rich_help_panel = {**_EVERYWHERE, **texts}.get(own.name, ("", None))
+    return own.replace(kind=_KEYWORD, annotation=Annotated[kind, info])
 
 
-def add(app: typer.Typer, panel: str | None, *functions: Command, **by_name: Command) -> None:
-    """Add commands to a page of the program, by the names of their functions, or by others."""
-    names = {each.__name__.strip("_").replace("_", "-"): each for each in functions}
-    for name, each in {**names, **by_name}.items():
+_, _EVERYWHERE = explained(EVERYWHERE)
+
+
+def add(app: typer.Typer, panel: str | None, *functions: Command) -> None:
+    """Add commands to a page of the program, by the names of their functions."""
+    for each in functions:
         # One id in 64 begins with "-", so a command that takes ids has no short options
         ids = {"ids", "task_id"} & inspect.signature(each).parameters.keys()
         settings = {"ignore_unknown_options": bool(ids)}
+        name = each.__name__.strip("_").replace("_", "-")
         app.command(name, cls=BareNumber, context_settings=settings, rich_help_panel=panel)(each)

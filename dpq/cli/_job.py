@@ -54,13 +54,10 @@ class Job(NamedTuple):
     def words(self, verbose: int, *, quiet: bool) -> list[str]:
         """Make the command of a child for this job, without the URL, which may hold a password."""
         words = [*["-v"] * verbose, "worker", self.target, "--child-of", str(os.getpid())]
-        for name in self.queues:
-            words.append(f"--queue={name}")
-        for name, value in self.settings.items():
-            if value is not None:
-                words.append(f"--{name.replace('_', '-')}={value}")
-        words += [f"--log={self.log}"]
-        return words + ["--drain"] * self.drain + ["--quiet"] * quiet
+        words += (f"--queue={name}" for name in self.queues)
+        given = {name.replace("_", "-"): value for name, value in self.settings.items()}
+        words += (f"--{name}={value}" for name, value in given.items() if value is not None)
+        return [*words, f"--log={self.log}"] + ["--drain"] * self.drain + ["--quiet"] * quiet
 
 
 def work(job: Job) -> int:
@@ -97,51 +94,46 @@ async def _run_async(job: Job, handlers: Any) -> None:
 
 def open_queues(job: Job, handlers: Any, stack: ExitStack) -> list[DPQ[Any]]:
     """Open the queues of a job, and give the first to its handlers."""
-    queues = _own(job, handlers, DPQ)
-    if not queues:
-        opened = stack.enter_context(closing(open_url(job.url or DEFAULT_URL)))
-        queues = [DPQ(opened.client, name) for name in _names(job, handlers)]
+
+    def connect() -> Any:
+        return stack.enter_context(closing(open_url(job.url or DEFAULT_URL))).client
+
+    queues = _queues(job, handlers, DPQ, connect)
     for queue in queues:
         stack.callback(queue.close)
-    _give(handlers, queues[0])
     return queues
 
 
 def open_queues_async(job: Job, handlers: Any, stack: AsyncExitStack) -> list[AsyncDPQ[Any]]:
     """Open the queues of a job as `open_queues` does."""
-    queues = _own(job, handlers, AsyncDPQ)
-    if not queues:
+
+    def connect() -> Any:
         opened = open_url_async(job.url or DEFAULT_URL)
         stack.push_async_callback(opened.aclose)
-        queues = [AsyncDPQ(opened.client, name) for name in _names(job, handlers)]
+        return opened.client
+
+    queues = _queues(job, handlers, AsyncDPQ, connect)
     for queue in queues:
         stack.push_async_callback(queue.close)
-    _give(handlers, queues[0])
     return queues
 
 
-def _own(job: Job, handlers: Any, kind: Any) -> list[Any]:
-    """Make the queues on the client of a `Tasks`; none if it has no queue, or a server is named."""
+def _queues(job: Job, handlers: Any, kind: Any, connect: Callable[[], Any]) -> list[Any]:
+    """Make the queues: on the client of a `Tasks`, unless it has no queue, or a server is named."""
     own = handlers.queue if isinstance(handlers, Tasks) else None
+    names = job.queues or [own.queue_name if own else DEFAULT_QUEUE]
     if own is None or job.url is not None:
-        return []
-    if not isinstance(own, kind):
+        client = connect()
+        queues = [kind(client, name) for name in names]
+    elif isinstance(own, kind):
+        queues = [own if name == own.queue_name else kind(own.redis, name) for name in names]
+    else:
         raise ConfigurationError(
             f"{job.target!r} is async, but its queue is not: name the server with --url or DPQ_URL"
         )
-    names = job.queues or [own.queue_name]
-    return [own if name == own.queue_name else kind(own.redis, name) for name in names]
-
-
-def _names(job: Job, handlers: Any) -> list[str]:
-    own = handlers.queue if isinstance(handlers, Tasks) else None
-    return job.queues or [own.queue_name if own else DEFAULT_QUEUE]
-
-
-def _give(handlers: Any, queue: Any) -> None:
-    """Give a queue to a `Tasks` that has none, so that its tasks can push others."""
-    if isinstance(handlers, Tasks) and handlers.queue is None:
-        handlers.queue = queue
+    if isinstance(handlers, Tasks) and own is None:
+        handlers.queue = queues[0]  # so that its tasks can push others
+    return queues
 
 
 def _begin(made: WorkerBase[Any], job: Job) -> None:
@@ -164,10 +156,6 @@ def run_task(job: Job, task_id: str, *, force: bool) -> None:
         error = asyncio.run(_run_one_async(job, handlers, task_id, force))
     else:
         error = _run_one(job, handlers, task_id, force)
-    _tell(task_id, error)
-
-
-def _tell(task_id: str, error: Exception | None) -> None:
     if error is None:
         talk(f"finished {task_id}")
     elif isinstance(error, Signal):
@@ -203,7 +191,6 @@ def _run_one(job: Job, handlers: Any, task_id: str, force: bool) -> Exception | 
 
 
 async def _run_one_async(job: Job, handlers: Any, task_id: str, force: bool) -> Exception | None:
-    """Run the handler of a task in the event loop, as `_run` does."""
     error: Exception | None = None
     async with AsyncExitStack() as stack:
         queue = open_queues_async(job, handlers, stack)[0]
@@ -213,7 +200,7 @@ async def _run_one_async(job: Job, handlers: Any, task_id: str, force: bool) -> 
                     _refuse(task_id, await queue.why(task_id))
                 context = Context(queue, task, bool)
                 try:
-                    handler, args = _handler(handlers, context)
+                    handler, args = _handler(handlers, context, blocking=False)
                     result = handler.call(*args)
                     check_result(handler, await result if inspect.isawaitable(result) else result)
                 except Exception as raised:
@@ -228,10 +215,7 @@ async def _run_one_async(job: Job, handlers: Any, task_id: str, force: bool) -> 
     return error
 
 
-def _handler(
-    handlers: Any, context: Context[Any], *, blocking: bool = False
-) -> tuple[Handler, tuple[Any, ...]]:
-    """Find the handler of a task, and its arguments."""
+def _handler(handlers: Any, context: Context[Any], *, blocking: bool) -> tuple[Handler, Any]:
     handler = finder(handlers, blocking=blocking)(context.task)
     return handler, (context.task, context) if handler.takes_context else (context.task,)
 
@@ -242,8 +226,7 @@ def _refuse(task_id: str, why: str) -> NoReturn:
 
 # Handlers by their names
 
-NAMES_SHOWN = 10
-"""Names that an error lists: enough to see a typing error."""
+NAMES_SHOWN = 10  # in an error: enough to see a typing error
 
 
 def load(target: str) -> Any:
@@ -257,13 +240,11 @@ def load(target: str) -> Any:
             found = getattr(found, name)
         except AttributeError:
             there = _list(_handlers_in(found)) or "no handler"
-            raise ConfigurationError(
-                f"{target!r}: {module_name!r} has no {name!r}; it has {there}"
-            ) from None
+            said = f"{target!r}: {module_name!r} has no {name!r}; it has {there}"
+            raise ConfigurationError(said) from None
     if isinstance(found, TaskFunction):
-        raise ConfigurationError(
-            f"{target!r} is a single task: name the Tasks object that it belongs to"
-        )
+        said = f"{target!r} is a single task: name the Tasks object that it belongs to"
+        raise ConfigurationError(said)
     return found
 
 
@@ -275,9 +256,8 @@ def _import(name: str) -> ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name and f"{name}.".startswith(f"{error.name}."):
-            raise ConfigurationError(
-                f"there is no module {error.name!r}; {_modules_beside(error.name)}"
-            ) from None
+            said = f"there is no module {error.name!r}; {_modules_beside(error.name)}"
+            raise ConfigurationError(said) from None
         fault: BaseException = error
     except (Exception, SystemExit) as error:  # the module of the user may raise any error
         fault = error

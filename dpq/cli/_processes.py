@@ -17,9 +17,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from types import FrameType
+from collections.abc import Callable, Mapping, Sequence
 
 from dpq.cli._terminal import FAILED, USAGE, Failed
 from dpq.cli.daemon import HealthSource
@@ -29,31 +27,14 @@ from dpq.worker.run_state import stop_signals
 
 log = logging.getLogger(__name__)
 
-POLL_SECONDS = 0.1
-"""Seconds after which the parent sees a signal, or the end of a child, at the latest."""
-
-FIRST_PAUSE_SECONDS = 0.5
+POLL_SECONDS = 0.1  # until the parent sees a signal, or the end of a child, at the latest
+FIRST_PAUSE_SECONDS = 0.5  # before a child that died is started again; it doubles each time
 LONGEST_PAUSE_SECONDS = 30.0
-"""Seconds before a child that died is started again: the pause doubles from the first to this."""
-
-HEALTHY_SECONDS = 60.0
-"""Seconds of a run after which the pause is the first one again."""
-
-MOST_STARTS = 4
-"""Starts of a child before the parent gives up, if no child at all has reached its first beat.
-
-The pauses between them are 3.5 s together: time for a server that is being restarted.
-"""
-
-HEALTH_SECONDS = 1.0
-"""Seconds between two reports of the health of a process."""
-
-SILENT_SECONDS = 15.0
-"""Seconds without such a report after which a process counts as stuck, its start included."""
-
-MAX_REPORT_BYTES = 65_536
-"""Bytes of one read from a pipe; a report has about 1000 characters at most."""
-
+HEALTHY_SECONDS = 60.0  # of a run, after which the pause is the first one again
+MOST_STARTS = 4  # of a child without a beat: 3.5 s of pauses, while a server may be restarted
+HEALTH_SECONDS = 1.0  # between two reports of the health of a process
+SILENT_SECONDS = 15.0  # without such a report, also at its start: then a process counts as stuck
+MAX_REPORT_BYTES = 65_536  # of one read from a pipe; a report has about 1000 characters at most
 CLEAN = (0, -signal.SIGTERM)  # SIGTERM came before the child had a handler for it
 
 
@@ -67,18 +48,15 @@ class Child:
         self.start_at = -math.inf
         self.pause = 0.0
         self.over = False
-        self.signals_sent = 0  # the number of signals to the running process
         self.starts = 0
         self.has_beat = False  # True once one of its processes has sent a beat
         self.health = Health(live=True, ready=False)
-        self._told = 0.0  # the time of the last report of health
-        self._began = 0.0
+        self._told = self._began = 0.0  # the times of the last report of health, and of the start
         self._reports: int | None = None  # the end of the pipe from which the parent reads
 
     def start(self) -> None:
         """Start a process in its own group: only the parent gets Ctrl-C, and passes it on."""
         self._began = time.monotonic()
-        self.signals_sent = 0
         self.starts += 1
         self.health, self._told = Health(live=True, ready=False), self._began
         self._close_reports()
@@ -125,7 +103,6 @@ class Child:
 
     def send_signal(self, kill: bool = False) -> None:
         """Send SIGTERM to the process, or kill it. After the second SIGTERM it does not finish."""
-        self.signals_sent += 1
         if self.process:
             self.process.send_signal(signal.SIGKILL if kill else signal.SIGTERM)
 
@@ -147,50 +124,38 @@ class Parent:
         self._passed_on = 0
         self._code = 0
         self._failure = ""
-        self._pause = threading.Event()
         self._looked = time.monotonic()
 
     def health(self) -> Health:
         """Return the health: live if parent and processes are live; ready if a process is ready."""
-        reasons = []
-        if (late := time.monotonic() - self._looked) > SILENT_SECONDS:
-            reasons.append(f"the parent has not moved for {late:.0f} s")
-        running = [(child, child.process) for child in self._children]
-        there = [(child, process) for child, process in running if process]
-        for child, process in there:
-            if child.silent:
-                reasons.append(f"process {process.pid} does not tell of itself")
-            elif not child.health.live:
-                reasons += (f"process {process.pid}: {reason}" for reason in child.health.reasons)
+        late = time.monotonic() - self._looked
+        reasons = [f"the parent has not moved for {late:.0f} s"] * (late > SILENT_SECONDS)
+        ready = False
+        for child in self._children:
+            if child.process and child.silent:
+                reasons.append(f"process {child.process.pid} does not tell of itself")
+            elif child.process:
+                ready = ready or child.health.ready
+                told = () if child.health.live else child.health.reasons
+                reasons += (f"process {child.process.pid}: {reason}" for reason in told)
         live = not reasons
-        ready = any(child.health.ready and not child.silent for child, _ in there)
-        if not ready:
-            reasons.append("no process is ready")
-        if self._signals:
-            reasons.append("it is stopping")
+        reasons += ["no process is ready"] * (not ready) + ["it is stopping"] * bool(self._signals)
         return Health(live=live, ready=live and ready and not self._signals, reasons=tuple(reasons))
 
     def run(self) -> int:
         """Run until all children have ended; return the exit code. Fail if none had a beat."""
-        with self._listening():
+
+        def count(*_: object) -> None:
+            self._signals += 1
+
+        before = {number: signal.signal(number, count) for number in stop_signals()}
+        try:
             while not all(child.over for child in self._children):
                 self._looked = time.monotonic()
                 self._pass_on()
                 for child in self._children:
                     self._look_after(child)
-                self._pause.wait(POLL_SECONDS)
-        if self._failure:
-            raise Failed(self._failure)
-        return self._code
-
-    @contextmanager
-    def _listening(self) -> Iterator[None]:
-        def count(number: int, _: FrameType | None) -> None:
-            self._signals += 1
-
-        before = {number: signal.signal(number, count) for number in stop_signals()}
-        try:
-            yield
+                time.sleep(POLL_SECONDS)
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
@@ -200,6 +165,9 @@ class Parent:
                     child.send_signal(kill=True)
                     child.process.wait()
                 child.ended()
+        if self._failure:
+            raise Failed(self._failure)
+        return self._code
 
     def _pass_on(self) -> None:
         """Pass signals on: the first lets handlers finish, the second stops, the third kills."""
@@ -207,8 +175,7 @@ class Parent:
             self._passed_on += 1
             log.info("stopping %d processes", sum(1 for each in self._children if each.process))
             for child in self._children:
-                if child.signals_sent < self._passed_on or self._passed_on > 1:
-                    child.send_signal(kill=self._passed_on > 2)
+                child.send_signal(kill=self._passed_on > 2)
 
     def _look_after(self, child: Child) -> None:
         if child.process is None:
@@ -218,12 +185,11 @@ class Parent:
             return
         code, pid = child.process.poll(), child.process.pid
         child.read_reports()
-        if code is not None:
-            child.ended()
-            self._ended(child, pid, code)
-
-    def _ended(self, child: Child, pid: int, code: int) -> None:
-        ending = f"process {pid}: {_how(code)}"
+        if code is None:
+            return
+        child.ended()
+        how = f"ended with {code}" if code >= 0 else f"died by {signal.Signals(-code).name}"
+        ending = f"process {pid}: {how}"
         if self._signals or code == 0:
             child.over = True
             self._code = self._code or (0 if code in CLEAN else FAILED)
@@ -239,26 +205,16 @@ class Parent:
             log.warning("%s; restarting in %.1f s", ending, child.wait_longer())
 
 
-def _how(code: int) -> str:
-    return f"ended with {code}" if code >= 0 else f"died by {signal.Signals(-code).name}"
-
-
 def children(words: Sequence[Sequence[str]], environment: Mapping[str, str]) -> list[Child]:
-    """Make a child for each list of arguments of `dpq`; `environment` is added to this process's.
-
-    With `-P` no file of the current directory, such as a redis.py, hides an installed module.
-    `_target.load` still finds the handlers there.
-    """
+    """Make a child for each list of arguments of `dpq`; `environment` is added to that of dpq."""
+    # With -P, no file of the current directory, such as a redis.py, hides an installed module
     dpq = [sys.executable, "-P", "-m", "dpq"]
     added = {**instrumentation(), **environment}
     return [Child([*dpq, *each], {**os.environ, **added}) for each in words]
 
 
 def instrumentation() -> dict[str, str]:
-    """Make the variables that trace children, if `opentelemetry-instrument` runs this process.
-
-    That program adds a folder to PYTHONPATH; the process takes it away again for its children.
-    """
+    """Make the variables that trace children, if `opentelemetry-instrument` runs this process."""
     tool = sys.modules.get("opentelemetry.instrumentation.auto_instrumentation")
     if tool is None or tool.__file__ is None:
         return {}

@@ -5,8 +5,8 @@ import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import Any, Self
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
+from typing import Any
 
 from redis.exceptions import RedisError
 from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
@@ -16,29 +16,18 @@ from dpq.cli import _terminal
 from dpq.cli._terminal import errors, talk
 from dpq.types import QueueStats
 
-BAR_SECONDS = 0.25
-LINE_SECONDS = 5.0
-"""Seconds between two looks: for a bar, and for lines."""
+BAR_SECONDS, LINE_SECONDS = 0.25, 5.0  # between two looks: for a bar, and for lines
 
 
-class Bar:
-    """A bar behind a text for a `with`, or lines where there can be no bar.
+class Bar(AbstractContextManager["Bar"]):
+    """A bar behind a text for a `with`; or lines, where there can be no bar (`live` is False).
 
-    Attributes:
-        live: It is a bar.
-        seconds: The time between two looks.
+    `seconds` is the time between two looks. The first line waits for it, unless `at_once`.
     """
 
     def __init__(
         self, *columns: ProgressColumn, lines: bool = False, at_once: bool = False
     ) -> None:
-        """Make a bar that shows nothing yet.
-
-        Args:
-            columns: What stands before the text.
-            lines: Write lines also at a terminal.
-            at_once: The first line needs not wait until `seconds` have passed.
-        """
         self.live = errors.is_terminal and not lines
         self.seconds = BAR_SECONDS if self.live else LINE_SECONDS
         self._due = 0.0 if at_once else time.monotonic() + self.seconds
@@ -49,10 +38,6 @@ class Bar:
             *columns, text, console=errors, transient=True, redirect_stdout=mixed
         )
         self._row = self._progress.add_task("", total=None)
-
-    def __enter__(self) -> Self:
-        """Return the bar."""
-        return self
 
     def __exit__(self, *_: object) -> None:
         """Remove the bar."""

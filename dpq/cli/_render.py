@@ -27,34 +27,23 @@ from dpq.model.moments import say_moment
 from dpq.model.payload import bytes_text
 from dpq.model.rates import per_text, span
 from dpq.model.validation import MAX_TEXT_CHARACTERS
-from dpq.types import BatchState, LimitState, MemberState, QueueStats, Slot, Times
+from dpq.types import BatchState, LimitState, MemberState, QueueStats, Slot
 from dpq.views.limits import spent
 from dpq.views.words import batch_counts, say_schedule
 from dpq.views.workers import say_quiet
 
 STATES = ("ready", "delayed", "invisible", "waiting", "dead")
-
-LONG_TEXT = 16
-"""Characters that a column of long texts has at least; then its texts wrap, or are cut."""
-
-RATE_CHARACTERS = 31
-"""Characters of a line of a rate: `25000000/day@Europe/Berlin` fits, and each name of a zone."""
+LONG_TEXT = 16  # characters that a column of long texts has at least; they wrap, or are cut
+RATE_CHARACTERS = 31  # of a line: `25000000/day@Europe/Berlin` fits, and each name of a zone
 
 
 class Column(NamedTuple):
-    """A column of a report; it is left out if no record has a value for it.
-
-    Attributes:
-        name: Its header.
-        of: The name of the value in a record, or a function of the record.
-        goes: If there is no room, the column with the least number goes first; 0 stays.
-        kind: A text in one line, a number, or a long text that wraps, or is cut.
-    """
+    """A column of a report; it is left out if no record has a value for it."""
 
     name: str
-    of: str | Callable[[Any], object]
-    goes: int = 0
-    kind: Literal["line", "number", "wraps", "cut"] = "line"
+    of: str | Callable[[Any], object]  # the name of the value in a record, or a function
+    goes: int = 0  # if there is no room, the column with the least number goes first; 0 stays
+    kind: Literal["line", "number", "wraps", "cut"] = "line"  # a long text wraps, or is cut
 
     def value(self, record: Any) -> object:
         """Read the value of a record."""
@@ -175,13 +164,10 @@ QUEUES = (
 
 
 def _longest(worker: dict[str, Any]) -> str | None:
-    """Say how long the longest run takes, and its task."""
-    if worker["longest_seconds"] is None:
-        return None
-    longest = span(worker["longest_seconds"])
-    if worker["longest_task"] in (None, "-"):
-        return longest
-    return f"{longest}{', HANGS:' * worker['hangs']} {worker['longest_task']}"
+    seconds, task = worker["longest_seconds"], worker["longest_task"]
+    if seconds is None or task in (None, "-"):
+        return None if seconds is None else span(seconds)
+    return f"{span(seconds)}{', HANGS:' * worker['hangs']} {task}"
 
 
 def _seen(worker: dict[str, Any]) -> str:
@@ -228,24 +214,23 @@ def counts(
 ) -> Group:
     """Draw one queue's counts; with an earlier look, also the growth per second."""
     rows: list[tuple[object, ...]] = []
-    for field, value in stats.model_dump(exclude={"oldest_ready_seconds", "wait", "run"}).items():
+    totals = stats.model_dump(exclude={"oldest_ready_seconds", "wait", "run", *STATES})
+    given = {name: value for name, value in totals.items() if value}
+    for field, value in ({state: getattr(stats, state) for state in STATES} | given).items():
         grows = before is not None and field not in STATES
         more = f"{(value - getattr(before, field)) / seconds:.1f}" if grows else None
         rows.append((field, value, more))
     oldest = stats.oldest_ready_seconds
-    rows.append(("oldest ready", "-" if oldest is None else f"{oldest:.1f} s", None))
+    rows.append(("oldest ready", None if oldest is None else f"{oldest:.1f} s", None))
     for kind, times in (("wait", stats.wait), ("run", stats.run)):
-        rows.append((f"{kind} p50, p95, p99", "-" if times is None else _percentiles(times), None))
+        percentiles = times and f"{times.p50:.3g} s, {times.p95:.3g} s, {times.p99:.3g} s"
+        rows.append((f"{kind} p50, p95, p99", percentiles, None))
     columns = (
         Column("count", itemgetter(0)),
         Column("tasks", itemgetter(1), 0, "number"),
         Column("per second", itemgetter(2), 0, "number"),
     )
     return Group(Report(f"queue {name}", columns, rows), Text(f"drain: {shown(drain)}"))
-
-
-def _percentiles(times: Times) -> str:
-    return ", ".join(f"{seconds:.3g} s" for seconds in (times.p50, times.p95, times.p99))
 
 
 FLOWS = {"pushed": 0, "acked": 0, "failed": 7, "rate_limited": 10, "buried": 4}

@@ -16,7 +16,6 @@ import traceback
 import warnings
 from collections.abc import Callable
 from datetime import UTC, datetime
-from types import TracebackType
 from typing import Annotated, Any, Literal, NoReturn
 
 import typer
@@ -36,14 +35,9 @@ from dpq.queue.looking import no_answer
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
 
-TABLE_WIDTH = 160
-"""Columns of a table in a file or a pipe: wide enough for ids, times and some payload."""
-
+TABLE_WIDTH = 160  # columns in a file or a pipe: wide enough for ids, times and some payload
 LOG_LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
-
 TEXT = logging.Formatter("%(asctime)s UTC %(levelname)-7s %(message)s")
-"""The form of a log record. Times are UTC, as in all that the program writes."""
-
 TEXT.converter, TEXT.default_msec_format = time.gmtime, "%s.%03d"
 
 on_talk: Callable[[str], object] | None = None
@@ -90,9 +84,7 @@ def emit(value: Any, *, indent: int | None = None) -> None:
     sys.stdout.buffer.write(line + b"\n")
 
 
-def show_fault(
-    kind: type[BaseException], error: BaseException, trace: TracebackType | None
-) -> None:
+def show_fault(kind: Any, error: BaseException, trace: Any) -> None:
     """Show an unexpected error: a `sys.excepthook`."""
     talk("".join(traceback.format_exception(kind, error, trace)).rstrip())
 
@@ -182,12 +174,10 @@ def _report(ctx: Any, error: Exception, code: int) -> NoReturn:
 # The log as JSON
 
 LogStyle = Literal["text", "json"]
-
+LEVELS = {"error": logging.ERROR, "warning": logging.WARNING}
 PIPE_BYTES = 4096
 """Bytes of a line that several processes write to one pipe: a longer line may be torn. So the
 longest field of such a line is cut in its middle."""
-
-LEVELS = {"error": logging.ERROR, "warning": logging.WARNING}
 
 
 class JsonLines(logging.Formatter):
@@ -237,13 +227,4 @@ def _talked(text: str) -> logging.LogRecord:
     return record
 
 
-Log = Annotated[
-    LogStyle,
-    typer.Option(
-        "--log",
-        envvar="DPQ_LOG",
-        callback=style,
-        help="How to log: text; or json, one object on each line, with stable keys.",
-        rich_help_panel="Seldom needed",
-    ),
-]
+Log = Annotated[LogStyle, typer.Option("--log", envvar="DPQ_LOG", callback=style)]

@@ -1,34 +1,34 @@
-"""`dpq admin`: pauses, events, and a queue as lines of JSON: `export` and `import`."""
+"""`dpq admin`: pauses, events, actions on many tasks, and a queue as lines of JSON."""
 
+import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from pydantic_core import from_json
+from rich.progress import BarColumn
 
-from dpq import DPQ
+from dpq import DPQ, Filter, TaskState
 from dpq.cli import _command as cmd
+from dpq.cli import _terminal
 from dpq.cli._progress import Bar
 from dpq.cli._terminal import Failed, emit, talk
 from dpq.cli.produce import open_lines
 from dpq.model.display import shown
 from dpq.model.moments import moment_of, say_moment
-from dpq.types import Event
+from dpq.types import BulkProgress, Event
+from dpq.verbs.bulk import OF_STATES
+from dpq.verbs.workers import MOST_NAMED
 from dpq.views.events import event_text
 from dpq.views.words import this_user
 
-AT_ONCE = 1000
-"""Events in one call, which is the most that a call returns."""
-
-LOOK_SECONDS = 0.5
-"""Seconds between two looks of --follow: soon enough for a reader, and cheap for the server."""
-
-SHOWN = 5
-"""Ids of damaged tasks that are named."""
+AT_ONCE = 1000  # events in one call, which is the most that a call returns
+LOOK_SECONDS = 0.5  # between two looks of --follow: soon enough for a reader, cheap for the server
 
 
 @cmd.on_new_queue
@@ -58,7 +58,7 @@ def events(
     follow: Annotated[bool, typer.Option("--follow", "-f")] = False,
     task: cmd.Id | None = None,
     kind: Annotated[list[str] | None, cmd.option("KIND")] = None,
-    json: cmd.Json = False,
+    json: bool = False,
 ) -> None:
     """Show what happened: failed attempts, deaths, 429s, limits set; the oldest first.
 
@@ -96,26 +96,155 @@ def _line(event: Event) -> str:
     return " ".join((f"{at} UTC", *(shown(word) for word in words if word)))
 
 
+# Many tasks at once
+
+DESTROYS = ("cancel", "bury", "purge", "drop")  # these need --yes
+MOST_LEASES = 10**9
+Action = Literal["cancel", "update", "run", "release", "bury", "replay", "purge", "drop"]
+
+
+@cmd.on_queue
+def bulk(
+    q: DPQ[Any],
+    action: Annotated[Action, typer.Argument()],
+    state: TaskState | None = None,
+    group: cmd.Name | None = None,
+    key_prefix: cmd.Text | None = None,
+    least: cmd.Number | None = None,
+    most: cmd.Number | None = None,
+    older_than: cmd.Seconds | None = None,
+    text: cmd.Text | None = None,
+    reason: cmd.Text | None = None,
+    priority: cmd.Number | None = None,
+    because: cmd.Text | None = None,
+    rate: cmd.Number | None = None,
+    worker: cmd.Name | None = None,
+    held_for: cmd.Positive | None = None,
+    dry_run: bool = False,
+    yes: bool = False,
+) -> None:
+    """Act on all tasks that pass the filters, in steps; print how many were changed.
+
+      dpq admin bulk cancel --group example.org --yes
+      dpq admin bulk release --worker web-1:77      what a dead worker holds
+      dpq admin bulk purge --reason expired --yes
+
+    Tasks that come meanwhile are left alone. Ctrl-C stops after the step that is running.
+
+    Args:
+        action: cancel or update live tasks, run delayed ones now, release or bury running ones,
+            replay or purge dead ones; or drop the queue: tasks, settings, totals and name.
+        state: Only tasks of this state.
+        older_than: Only tasks that were pushed, or died, this long ago.
+        worker: With release: all that this worker holds.
+        held_for: With release: all that is held this long.
+        dry_run: Only count the tasks, and print their number.
+        yes: Do not ask. Needed where nobody can answer.
+
+    Seldom needed:
+        key_prefix: Only keys that begin with this.
+        least: Only this priority and higher ones.
+        most: Only this priority and lower ones.
+        text: Only tasks with this in their group, key, error or payload; or with this id.
+        because: With bury: the reason.
+        rate: With replay: tasks per second; if not given, all at once.
+    """
+    if (priority is not None) != (action == "update"):
+        raise typer.BadParameter("update needs a --priority, and no other action has one")
+    leases = worker is not None or held_for is not None
+    if leases and action != "release":
+        raise typer.BadParameter("--worker and --held-for go with release")
+    texts = {"group": group, "text": text, "reason": reason, "key_prefix": key_prefix}
+    given: Any = {name: each for name, each in texts.items() if each is not None}
+    chosen = Filter(state, least=least, most=most, older_than=older_than, **given)
+    if (action == "drop" or leases) and (chosen != Filter() or dry_run):
+        raise typer.BadParameter("drop, --worker and --held-for go with no filter")
+    whose = "" if action == "drop" else "tasks of "
+    if action in DESTROYS and not dry_run and not _agreed(action, f"{whose}{q.queue_name!r}", yes):
+        return
+    if action == "drop":
+        stats = q.stats()
+        q.admin.drop()
+        print(sum(getattr(stats, each) for each in TaskState))
+    elif leases:
+        _release_held(q, worker, held_for, yes)
+    elif dry_run:
+        states = [each for each in OF_STATES[action] if state in (None, each)]
+        print(sum(q.admin.count(chosen.of(each)) for each in states))
+    else:
+        by = this_user("dpq admin bulk")
+        more: Any = {"priority": priority, "reason": because, "rate": rate, "by": by}
+        with _shown() as show:
+            made = q.admin.bulk(action, chosen, progress=show, **more)
+        print(made.done)
+        if made.missed:
+            talk(f"{made.missed} tasks had changed meanwhile, and were left")
+        if made.stopped:
+            raise Failed(f"stopped: {made.done} of {made.count} tasks were changed")
+
+
+def _release_held(q: DPQ[Any], worker: str | None, held_for: float | None, yes: bool) -> None:
+    """Give back all leases of a worker or of an age, in steps; ask before."""
+    found = q.admin.held(MOST_LEASES, worker=worker, older_than=held_for)
+    told = [each for each in q.admin.workers() if worker in (each.name, each.id)]
+    if not found:
+        talk(f"nothing to give back in {q.queue_name!r}")
+    elif _agreed("give back", f"{len(found)} running tasks of {q.queue_name!r}", yes):
+        done = q.admin.release_held(found)
+        talk(f"gave back {done}; {len(found) - done} had ended meanwhile")
+        print(done)
+    if more := sum(max(0, each.holds - MOST_NAMED) for each in told):
+        talk(f"it holds {more} more: a heartbeat names {MOST_NAMED}. Do it again in 10 s")
+
+
+def _agreed(verb: str, what: str, yes: bool) -> bool:
+    """Ask at a terminal; elsewhere demand `--yes`."""
+    if not yes and not _terminal.asks():
+        raise typer.BadParameter(f"to {verb} {what}, add --yes", param_hint="--yes")
+    return yes or typer.confirm(shown(f"{verb.capitalize()} {what}?"), err=True)
+
+
+@contextmanager
+def _shown() -> Iterator[Callable[[BulkProgress], bool]]:
+    """Show the progress of the body; Ctrl-C stops it after a step, a second one at once."""
+    stops = False
+
+    def stop(*_: object) -> None:
+        nonlocal stops
+        signal.signal(signal.SIGINT, before)
+        stops = True
+
+    def show(now: BulkProgress) -> bool:
+        acted = now.done + now.missed
+        told = f"{acted} of {now.count} done" if acted else f"{now.count} found"
+        bar.show(told, acted, max(1, now.count))
+        return not stops
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        with Bar(BarColumn(), at_once=True) as bar:
+            yield show
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+# Export and import
+
+
 class _Counted:
     """Lines that show on stderr how many were read or written."""
 
     def __init__(self, lines: Any, what: str) -> None:
         self._lines, self._what = lines, what
-        self.seekable = getattr(lines, "seekable", lambda: False)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._lines, name)  # a file can go back to a place
 
     def __iter__(self) -> Iterator[Any]:
         with Bar() as bar:
             for done, line in enumerate(self._lines, 1):
                 yield line
                 bar.show(f"{done} lines {self._what}", done)
-
-    def tell(self) -> int:
-        """Return the place in the file, to come back to it."""
-        return int(self._lines.tell())
-
-    def seek(self, place: int) -> None:
-        """Go back to a place."""
-        self._lines.seek(place)
 
 
 @cmd.on_queue
@@ -126,20 +255,16 @@ def export(q: DPQ[Any]) -> None:
     task that moves during the export is written as it was at some moment, a new one perhaps not.
     """
     first, line, queue = "", "{}", q.queue_name
-    damaged: list[str] = []
     for line in _Counted(q.admin.export(), "written"):
         sys.stdout.write(line)
         first = first or line
-        if line.startswith('{"damaged":') and len(damaged) < SHOWN:
-            damaged.append(ascii(from_json(line)["damaged"])[1:-1])
     sys.stdout.flush()
     end = from_json(line)
     talk(f"exported {end['tasks']} tasks and {end['limits']} limits of {queue!r}")
     if end["damaged"]:
         raise Failed(
             f"{end['damaged']} tasks or seen keys are damaged, and an import leaves them out: "
-            f"{', '.join(damaged)}{', ...' * (end['damaged'] > SHOWN)}; see `dpq doctor --queue "
-            f"{queue}`"
+            f"`dpq doctor --queue {queue}` names them"
         )
     if end["changed"] and from_json(first)["paused_until"]:
         changes = ", ".join(f"{total} {count:+}" for total, count in end["changed"].items())
@@ -169,11 +294,10 @@ def import_(
         keep: Leave out tasks whose id or key another task has.
         again: Also add tasks that were imported before, if they are no longer stored.
     """
-    queue = q.queue_name
     with open_lines(file, "give an export on stdin (< FILE), or --file PATH") as stream:
         report = q.admin.import_(_Counted(stream, "read"), follow=follow, keep=keep, again=again)
     paused = not report.before and q.why().state == "paused"
-    talk(f"imported {report.added} tasks and {report.limits} limits into {queue!r}")
+    talk(f"imported {report.added} tasks and {report.limits} limits into {q.queue_name!r}")
     for count, why in (
         (report.stored, "were left as they are: the queue has them"),
         (report.before, "were imported before; --again adds those that are not stored any more"),
@@ -182,4 +306,4 @@ def import_(
         if count:
             talk(f"{count} tasks {why}")
     if paused:
-        talk(f"the queue is paused, as the exported one was: dpq admin resume --queue {queue}")
+        talk(f"it is paused, as the exported queue was: dpq admin resume --queue {q.queue_name}")

@@ -1,4 +1,4 @@
-"""`dpq admin scheduler` and `dpq admin metrics`, and the HTTP ports beside daemons.
+"""Programs that answer HTTP: `dpq web`, `dpq admin metrics`, `dpq admin scheduler` with its ports.
 
 The health endpoint, for orchestrators, answers without a call to the server:
 
@@ -8,13 +8,14 @@ The health endpoint, for orchestrators, answers without a call to the server:
 
 import json
 import logging
+import os
 import socket
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from socketserver import TCPServer, ThreadingMixIn
 from typing import Annotated, Any
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 import typer
 
@@ -22,23 +23,20 @@ from dpq import DPQ
 from dpq.cli import _command as cmd
 from dpq.cli._terminal import Failed, Log, log_more, talk
 from dpq.link.connect import Opened, open_url
+from dpq.model.errors import ConfigurationError
 from dpq.model.log_fields import fields
 from dpq.model.masking import server_name as server_name_of
 from dpq.model.reports import Health
 from dpq.scheduler import Scheduler, run_daemon
+from dpq.views.sampler import Known, Named
 
 logger = logging.getLogger(__name__)
 
-Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
-"""A WSGI application."""
-
+ASK_SECONDS = 10.0  # without a byte, until a connection ends: as long as Prometheus waits
 LOCAL = "127.0.0.1"
-
-ASK_SECONDS = 10.0
-"""Seconds without a byte after which a connection ends: as long as Prometheus waits."""
-
+LOOPBACK = (LOCAL, "localhost", "::1")
+TOKEN_VARIABLE = "DPQ_WEB_TOKEN"  # noqa: S105 - its name
 NOT_BEGUN = Health(live=True, ready=False, reasons=("it has not begun",))
-
 Address = Annotated[str, cmd.option("ADDRESS")]
 PortNumber = Annotated[int, cmd.option("PORT", min=0, max=65535)]
 
@@ -57,52 +55,47 @@ class _Handler(WSGIRequestHandler):
         logger.debug(format, *args)
 
 
-class _Server(ThreadingMixIn, WSGIServer):
+class Port(ThreadingMixIn, WSGIServer):
+    """Serves a WSGI application from threads until `close`; port 0 takes a free one."""
+
     daemon_threads = True
     request_queue_size = 32
 
+    def __init__(self, host: str, port: int, application: Any, name: str) -> None:
+        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        super().__init__((host, port), _Handler)
+        self.set_app(application)
+        self.address: tuple[str, int] = self.socket.getsockname()[:2]
+        at = "http://[{}]:{}" if ":" in host else "http://{}:{}"
+        self.url = at.format(*self.address)
+        self._thread = threading.Thread(target=self.serve_forever, name=f"dpq-{name}", daemon=True)
+        self._thread.start()
+
     def server_bind(self) -> None:
-        TCPServer.server_bind(self)  # the one of `HTTPServer` asks a name server
+        """Bind without a question to a name server, which the one of `HTTPServer` asks."""
+        TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
         self.setup_environ()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
+        """Log that a request failed."""
         logger.debug("a request of %s failed", client_address, exc_info=True)
-
-
-class _Server6(_Server):
-    address_family = socket.AF_INET6
-
-
-class Port:
-    """Serves a WSGI application from threads until `close`; port 0 takes a free one."""
-
-    def __init__(self, host: str, port: int, application: Application, name: str) -> None:
-        kind = _Server6 if ":" in host else _Server
-        self._server = make_server(host, port, application, kind, _Handler)
-        self.address: tuple[str, int] = self._server.socket.getsockname()[:2]
-        run, name = self._server.serve_forever, f"dpq-{name}"
-        self._thread = threading.Thread(target=run, name=name, daemon=True)
-        self._thread.start()
-
-    @property
-    def url(self) -> str:
-        """Return its address for a browser."""
-        host, port = self.address
-        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
     def close(self) -> None:
         """Listen no more."""
-        self._server.shutdown()
-        self._server.server_close()
+        self.shutdown()
+        self.server_close()
         self._thread.join()
 
 
 class HealthSource:
-    """Asks for the health of the worker or scheduler by `ask`, once it runs."""
+    """Asks for the health of the worker or scheduler by `ask`, once it runs; listens on a port."""
 
-    def __init__(self) -> None:
+    def __init__(self, port: int | None = None, host: str = LOCAL) -> None:
         self.ask: Callable[[], Health] = lambda: NOT_BEGUN
+        if port is not None:
+            url = Port(host, port, self, "health").url
+            logger.info("health: %s/live and /ready", url, extra=fields("health_begins"))
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
         """Answer a request: a WSGI application."""
@@ -115,15 +108,6 @@ class HealthSource:
             status, said = "404 Not Found", {"error": "there are /live and /ready"}
         start_response(status, [("Content-Type", "application/json")])
         return [json.dumps(said).encode() + b"\n"]
-
-
-def health_source(number: int | None, host: str) -> HealthSource:
-    """Make a source; listen, if there is a port."""
-    source = HealthSource()
-    if number is not None:
-        url = Port(host, number, source, "health").url
-        logger.info("health: %s/live and /ready", url, extra=fields("health_begins"))
-    return source
 
 
 @cmd.command
@@ -140,12 +124,6 @@ def metrics(
     It covers the named queues, or all that are known. It changes nothing, and reads at most once a
     second. `dpq web` and `dpq admin scheduler --metrics-port` serve the same metrics. It needs the
     package of the extra `metrics`.
-
-    Args:
-        host: The address to listen on; 0.0.0.0 for all.
-        port: The port; 0 takes a free one.
-        server_name: The label `server` of the metrics: by default host:port/db of the URL, or the
-            path of its socket. Programs that read the same server need the same name.
     """
     log_more()
     opened = open_url(url)
@@ -159,8 +137,6 @@ def serve_metrics(
     opened: Opened, names: Sequence[str] | None, host: str, port: int, server: str | None
 ) -> Port:
     """Answer scrapes about some queues, or all that are known, from threads of their own."""
-    from dpq.views.sampler import Known, Named
-
     try:
         from prometheus_client import make_wsgi_app
 
@@ -193,16 +169,10 @@ def scheduler(
         metrics_port: Answer scrapes of Prometheus on this port, as `dpq admin metrics` does; 0
             takes a free one.
         metrics_host: The address of --metrics-port; 0.0.0.0 for all.
-        server_name: The label `server` of the metrics, as of `dpq admin metrics`.
-
-    Seldom needed:
-        health_port: Answer HTTP /live and /ready on this port, for orchestrators; 0 takes a free
-            one.
-        health_host: The address of --health-port; 0.0.0.0 for all.
     """
     log_more()
     names = cmd.named_queues(ctx, queue, also=False) or None
-    source = health_source(health_port, health_host)
+    source = HealthSource(health_port, health_host)
 
     def watch(daemon: Scheduler) -> None:
         source.ask = daemon.health
@@ -214,3 +184,70 @@ def scheduler(
             served = serve_metrics(opened, names, metrics_host, metrics_port, server_name)
             logger.info("metrics: %s/metrics", served.url)
         run_daemon(url, names, watch)
+
+
+@cmd.command
+def web(
+    ctx: typer.Context,
+    host: Address = LOCAL,
+    port: PortNumber = 8321,
+    write: bool = False,
+    token_env: cmd.Name = TOKEN_VARIABLE,
+    name: cmd.Names = None,
+    badge: cmd.Text | None = None,
+    no_payloads: bool = False,
+    server_name: cmd.Name | None = None,
+    queue: cmd.Queues = None,
+    url: cmd.Url = cmd.DEFAULT_URL,
+) -> None:
+    """Show queues in a browser until Ctrl-C: tasks, limits, dead letters, workers.
+
+    It shows the named queues, or all that are known. It needs the packages of the extra `web`. By
+    default it listens on this machine only, and changes nothing. Each action writes a line to the
+    log. Programs that send the token in DPQ_PUSH_TOKEN may push tasks, and do nothing else.
+
+    Args:
+        host: The address to listen on; any but 127.0.0.1 needs a token.
+        write: Allow changes. Without it, pages only show.
+        token_env: The variable with the token to log in with: at least 32 characters.
+        name: A name by which browsers reach it, beside the address and the names of this machine;
+            repeat it for more.
+        badge: The name of the environment, at the top of each page.
+        no_payloads: Show no payloads.
+        server_name: The server's name on each page, and the label `server` of /metrics; by default
+            the URL without its password.
+    """
+    log_more()
+    try:
+        import uvicorn
+
+        from dpq.web.access import LOOPBACK as NAMES
+        from dpq.web.access import Access
+        from dpq.web.routes import app
+    except ImportError as error:
+        way_out = "`pip install 'starlette>=0.45' 'jinja2>=3.1.5' 'uvicorn>=0.31'`"
+        raise missing(error, "web", way_out) from error
+    token = os.environ.get(token_env) or None
+    if host not in LOOPBACK and token is None:
+        raise ConfigurationError(
+            f"--host {host} lets others reach it: put a token of at least 32 characters into the "
+            f"variable {token_env}, as `python -c 'import secrets; print(secrets.token_urlsafe())'`"
+            " prints it"
+        )
+    at = f"[{host}]" if ":" in host else host
+    hosts = (*NAMES, at.lower(), *(each.lower() for each in name or ()))
+    pushes = os.environ.get("DPQ_PUSH_TOKEN") or None
+    payloads = not no_payloads
+    access = Access(write=write, token=token, hosts=hosts, payloads=payloads, push_token=pushes)
+    opened = open_url(url)
+    with closing(opened):
+        known: Any = Known(opened.client)
+        if names := cmd.named_queues(ctx, queue, also=False):
+            known = Named([DPQ(opened.client, each) for each in names])
+        site = app(known, access=access, badge=badge or "", server=server_name or opened.label)
+        server = uvicorn.Server(uvicorn.Config(site, log_level="warning", lifespan="off"))
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        with socket.create_server((host, port), family=family, backlog=512) as listening:
+            may = "may change queues" if write else "read only"
+            talk(f"http://{at}:{listening.getsockname()[1]}/ ({may}); Ctrl-C ends it")
+            server.run([listening])

@@ -4,12 +4,11 @@ With `--quick` a few checks in bounded time, for alarms and containers.
 """
 
 import socket
-import threading
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from redis.exceptions import ResponseError
@@ -19,6 +18,7 @@ from dpq import DPQ, DPQError, TaskState
 from dpq.cli import _command as cmd
 from dpq.cli._progress import Bar
 from dpq.cli._terminal import FAILED, Failed, emit, say, server_away_by, talk
+from dpq.explain.incidents import OF_SERVER
 from dpq.explain.operations import Operations
 from dpq.link.asking import load_scripts as load_all
 from dpq.link.connect import open_url
@@ -31,16 +31,10 @@ from dpq.registry.all_queues import ask_queues, inspect_server, missing_queue
 from dpq.script.command import Steps
 from dpq.types import Problem, Verdict, VerdictState, WorkerInfo
 from dpq.verbs.base import PAGE
+from dpq.verbs.batches import CHECK_PAGE
 from dpq.verbs.browse import LOOK_MOST, Browser
 
-T = TypeVar("T")
-
-
-WITHIN_SECONDS = 5.0
-"""Seconds for all checks, unless --timeout names others: less than a probe usually waits."""
-
-
-SAID = ("meaning", "way_out")
+WITHIN_SECONDS = 5.0  # for the checks of --quick by default: less than a probe usually waits
 
 
 @cmd.command
@@ -52,7 +46,7 @@ def doctor(
     oldest: cmd.Positive | None = None,
     timeout: Annotated[float, cmd.option("SECONDS", min=0.001)] = WITHIN_SECONDS,
     load_scripts: bool = False,
-    json: cmd.Json = False,
+    json: bool = False,
     queue: cmd.Queues = None,
     url: cmd.Url = cmd.DEFAULT_URL,
 ) -> None:
@@ -77,8 +71,17 @@ def doctor(
             print(load_all(opened.client))
     elif quick:
         warnings.simplefilter("ignore")  # a probe would repeat a warning a thousand times a day
-        limits = Limits(worker, host or socket.gethostname(), oldest)
-        checks = _within(timeout, lambda: _checks(url, names, limits), url)
+        here = host or socket.gethostname()
+
+        def look() -> list[Check]:
+            try:
+                return _checks(url, names, worker, here, oldest)
+            except Exception as error:
+                text = str(server_away_by(error) or error_line(error)).replace(url, mask(url))
+                return [Check("server", None, ok=False, detail=text)]
+
+        late = Check("server", None, ok=False, detail=f"no answer within {timeout:g} s")
+        checks = cmd.within(timeout, look) or [late]
         for each in checks:
             said = ("ok" if each.ok else "failed", each.check, each.queue or "-", each.detail)
             emit(each._asdict()) if json else say(*said)
@@ -103,23 +106,24 @@ def _examine(url: str, names: list[str], json: bool) -> None:
     if missing:
         seen = "" if "+info" in missing else " in full"
         talk(f"warning: the server was not checked{seen}: the Redis user needs {' '.join(missing)}")
-    stuck = verdict is not None and verdict.needs_person and not unknown
-    problems = [each.model_dump() | dict(zip(SAID, explain(each), strict=True)) for each in found]
-    if verdict and stuck:
+    problems = [(each, *explain(each)) for each in found]
+    if verdict and verdict.needs_person and not unknown:
         judged = Problem(kind=verdict.state, subject=queue, detail=verdict.who)
-        told = str(verdict), verdict.what_to_do
-        problems.append(judged.model_dump() | dict(zip(SAID, told, strict=True)))
+        problems.append((judged, str(verdict), verdict.what_to_do))
     elif verdict and not unknown:
         talk(f"{verdict}. {verdict.what_to_do}".removesuffix(". "))
-    for problem in problems:
+    for problem, meaning, way_out in problems:
         if json:
-            emit(problem)
+            emit({**problem.model_dump(), "meaning": meaning, "way_out": way_out})
         else:
-            say("problem: {kind} {subject}".format(**problem))
-            say("  {meaning}".format(**problem))
-            say("  {way_out}".format(**problem))
+            for text in (
+                f"problem: {problem.kind} {problem.subject}",
+                f"  {meaning}",
+                f"  {way_out}",
+            ):
+                say(text)
     if problems:
-        raise Failed(f"{len(problems)} problems in {where}")
+        raise Failed(f"{len(problems)} problem{'s' * (len(problems) > 1)} in {where}")
     talk(unknown or f"no problems in {where}")
 
 
@@ -136,18 +140,16 @@ def _dead_schedules(q: DPQ[Any]) -> list[Problem]:
     ]
 
 
-def _watched(steps: Steps[T], bar: Bar) -> Steps[T]:
+def _watched(steps: Steps[Any], bar: Bar) -> Steps[Any]:
     """Show how much a check has looked at."""
-    answer, pages = None, 0
+    answer, entries = None, 0
     while True:
         try:
-            asked = steps.send(answer)
+            answer = yield steps.send(answer)
         except StopIteration as end:
-            found: T = end.value
-            return found
-        answer = yield asked
-        pages += 1
-        bar.show(f"checked {pages * PAGE} entries")
+            return end.value
+        entries += CHECK_PAGE
+        bar.show(f"checked {entries} entries")
 
 
 def _judge(q: DPQ[Any], found: list[Problem]) -> Verdict | None:
@@ -169,33 +171,9 @@ class Check(NamedTuple):
     detail: str
 
 
-class Limits(NamedTuple):
-    """The bounds of the checks; None: not checked."""
-
-    worker: float | None
-    host: str
-    oldest: float | None
-
-
-def _within(seconds: float, look: Callable[[], list[Check]], url: str) -> list[Check]:
-    """Look in another thread, so that a silent server or name server cannot delay the answer."""
-    found: list[list[Check]] = []
-
-    def run() -> None:
-        try:
-            found.append(look())
-        except Exception as error:
-            text = str(server_away_by(error) or error_line(error)).replace(url, mask(url))
-            found.append([Check("server", None, ok=False, detail=text)])
-
-    looking = threading.Thread(target=run, name="dpq-look", daemon=True)
-    looking.start()
-    looking.join(seconds)
-    late = Check("server", None, ok=False, detail=f"no answer within {seconds:g} s")
-    return found[0] if found else [late]
-
-
-def _checks(url: str, names: Sequence[str], limits: Limits) -> list[Check]:
+def _checks(
+    url: str, names: Sequence[str], worker: float | None, host: str, oldest: float | None
+) -> list[Check]:
     with closing(open_url(url)) as opened:
         began = time.monotonic()
         raw = [name.encode("utf-8", "surrogateescape") for name in dict.fromkeys(names)]
@@ -209,12 +187,15 @@ def _checks(url: str, names: Sequence[str], limits: Limits) -> list[Check]:
         (stats, _, workers), verdict = answer
         if verdict.state is VerdictState.SERVER_REFUSES:
             checks.append(Check("server", name, ok=False, detail=verdict.because))
-        age, most = stats.oldest_ready_seconds, limits.oldest
-        if most is not None:
-            said = "no task is ready" if age is None else f"the oldest is due for {age:.1f} s"
-            checks.append(Check("oldest", name, age is None or age < most, said))
-        if limits.worker is not None:
-            checks.append(_worker(name, workers, limits.host, limits.worker))
+        # A container must not be restarted for these, so they are no failures.
+        for kind in sorted(OF_SERVER.intersection(verdict.warnings)):
+            checks.append(Check("server", name, ok=True, detail=f"warning: {kind}, see dpq why"))
+        age = stats.oldest_ready_seconds
+        if oldest is not None:
+            said = "no task is ready" if age is None else f"the oldest has been due for {age:.1f} s"
+            checks.append(Check("oldest", name, age is None or age < oldest, said))
+        if worker is not None:
+            checks.append(_worker(name, workers, host, worker))
     return checks
 
 

@@ -19,7 +19,6 @@ from dpq.model.display import shown
 from dpq.model.errors import ConfigurationError
 from dpq.model.moments import say_moment
 from dpq.model.validation import label
-from dpq.types import LimitState
 from dpq.verbs.history import MAX_EVENTS
 from dpq.views import limit_change
 from dpq.views.words import this_user
@@ -35,32 +34,24 @@ def _rate(text: str) -> RateLimit | Quota:
 
 
 LimitGroup = Annotated[str, cmd.option("NAME", "--group", help="A group; if not given, the queue.")]
-EveryGroup = Annotated[
-    bool, typer.Option("--every-group", help="Each group without a limit of its own.")
-]
-Sure = Annotated[
-    bool,
-    typer.Option("--yes", help="Do not ask at a terminal.", rich_help_panel="Seldom needed"),
-]
 
 
 def _scope(group: str | None, every_group: bool) -> str | None:
     if group is not None and every_group:
         raise typer.BadParameter("give --group NAME or --every-group, not both")
-    if every_group:
-        return EVERY_GROUP
-    return None if group is None else label("group", group)
+    group = EVERY_GROUP if every_group else group
+    return group if group in (None, EVERY_GROUP) else label("group", group)
 
 
 @cmd.on_new_queue
-def set_limit(
+def set_(
     q: DPQ[Any],
     rates: Annotated[
         list[RateLimit] | None,  # quotas too, but typer takes no union
         cmd.argument("RATE", parser=cmd.reader(_rate)),
     ] = None,
     group: LimitGroup | None = None,
-    every_group: EveryGroup = False,
+    every_group: bool = False,
     concurrency: cmd.N | None = None,
     in_order: bool = False,
     member: cmd.Names = None,
@@ -69,7 +60,7 @@ def set_limit(
     max_waiting: cmd.N | None = None,
     when_full: Literal["refuse", "drop_worst"] | None = None,
     reset: bool = False,
-    yes: Sure = False,
+    yes: bool = False,
 ) -> None:
     """Set a limit for all consumers together; it replaces the one before.
 
@@ -85,8 +76,6 @@ def set_limit(
       dpq limit set 5/s,adaptive=1:20            a learned rate, from 1/s to 20/s
       dpq limit set 500/m tokens=200000/m        push --cost tokens=1800 counts both
       dpq limit set 10/s 10000/day@Europe/Berlin at most 10000 between midnights
-      dpq limit set tokens=200000/m,burst=9000,estimate=2000
-      dpq limit set 20/s,burst=4 5000/h,burst=1000,reserve=500:10
       dpq limit set 60/m --group api --member key-a --member key-b   60/m each
       dpq limit set --weight 3 --group big       three turns where others get one
       dpq limit set --in-order --every-group     one task of a group at a time
@@ -116,15 +105,9 @@ def set_limit(
     if bounds and not rates and not (concurrency or member or weight or in_order or reset):
         return
     scope = _scope(group, every_group)
-    rules = LimitRules.checked(
-        [*(rates or [])],
-        group=scope,
-        concurrency=concurrency,
-        members=member,
-        weight=weight,
-        reset=reset,
-        in_order=in_order,
-    )
+    more: Any = {"members": member, "weight": weight, "reset": reset, "in_order": in_order}
+    given = [*(rates or [])]
+    rules = LimitRules.checked(given, group=scope, concurrency=concurrency, **more)
     _change(q, scope, rules, yes)
 
 
@@ -170,21 +153,17 @@ def _bounds(q: DPQ[Any]) -> str:
     return f"{tasks}; each group: {each}"
 
 
-def _all_states(q: DPQ[Any]) -> list[LimitState]:
-    """List the scopes with a limit, and the groups that are closed without one."""
-    states = q.admin.limits()
-    known = {each.group for each in states}
-    return states + [each for each in q.admin.groups() if each.group not in known]
-
-
 @cmd.on_queue
-def list_limits(q: DPQ[Any], group: cmd.Name | None = None, json: cmd.Json = False) -> None:
+def list_(q: DPQ[Any], group: cmd.Name | None = None, json: bool = False) -> None:
     """Show all limits, the units that are left, and which groups are closed.
 
     Args:
         group: Only this group.
     """
-    states = _all_states(q) if group is None else [q.admin.group(group)]
+    states = q.admin.limits() if group is None else [q.admin.group(group)]
+    if group is None:  # also groups that are closed, but have no limit
+        known = {each.group for each in states}
+        states = states + [each for each in q.admin.groups() if each.group not in known]
     for state in states if json else ():
         emit({"queue": q.queue_name, **state.model_dump()})
     if json:
@@ -195,23 +174,23 @@ def list_limits(q: DPQ[Any], group: cmd.Name | None = None, json: cmd.Json = Fal
 
 
 @cmd.on_new_queue
-def clear_limit(
+def clear(
     q: DPQ[Any],
     group: LimitGroup | None = None,
-    every_group: EveryGroup = False,
-    yes: Sure = False,
+    every_group: bool = False,
+    yes: bool = False,
 ) -> None:
     """Remove a limit. For a group, the limit of every group holds again."""
     _change(q, _scope(group, every_group), None, yes)
 
 
 @cmd.on_queue
-def undo_limit(
+def undo(
     q: DPQ[Any],
     group: LimitGroup | None = None,
-    every_group: EveryGroup = False,
+    every_group: bool = False,
     event: cmd.Id | None = None,
-    yes: Sure = False,
+    yes: bool = False,
 ) -> None:
     """Put back the limit that stood before the last change. A second undo undoes the first.
 
@@ -232,12 +211,11 @@ def undo_limit(
 
 
 GroupName = Annotated[str, cmd.argument("NAME", help="The group's name.")]
-OneMember = Annotated[str, cmd.option("NAME", help="Only this member of its pool.")]
 
 
 @cmd.on_new_queue
-def close_group(
-    q: DPQ[Any], name: GroupName, seconds: cmd.ForSeconds = None, member: OneMember | None = None
+def close(
+    q: DPQ[Any], name: GroupName, seconds: cmd.ForSeconds = None, member: cmd.Name | None = None
 ) -> None:
     """Close a group, or one member of its pool: no consumer gets its tasks.
 
@@ -250,7 +228,7 @@ def close_group(
 
 
 @cmd.on_new_queue
-def open_group(q: DPQ[Any], name: GroupName, member: OneMember | None = None) -> None:
+def open_(q: DPQ[Any], name: GroupName, member: cmd.Name | None = None) -> None:
     """Open a group, or a member of its pool: its tasks run again, as its limit allows."""
     q.delay_group(name, 0, member=member)
     talk(f"opened {_named(name, member)} of {q.queue_name!r}")

@@ -1,9 +1,11 @@
 """Commands that look and change nothing: peek, get, why, stats, queues."""
 
+import math
+import shlex
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Iterable, Iterator
+from contextlib import closing, suppress
 from typing import Annotated, Any
 
 import typer
@@ -22,12 +24,15 @@ from dpq.explain.operations import Operations
 from dpq.link.cluster import forbidden
 from dpq.link.connect import open_url
 from dpq.model.display import attempt_of, shown
+from dpq.model.history import CHANGES
+from dpq.model.rates import span
 from dpq.model.validation import one_line
 from dpq.queue.ends import follow
 from dpq.queue.looking import looking, looking_client
 from dpq.registry.all_queues import all_names, ask_queues
-from dpq.types import Drain, Verdict, VerdictState
-from dpq.views import words
+from dpq.types import BatchState, Drain, Verdict, VerdictState
+from dpq.views import events, words
+from dpq.views.limit_change import changes_of
 from dpq.views.words import say_drain
 
 
@@ -37,7 +42,7 @@ def peek(
     count: cmd.Count = 10,
     state: TaskState = TaskState.READY,
     after: cmd.Id | None = None,
-    json: cmd.Json = False,
+    json: bool = False,
 ) -> None:
     """Show the first tasks of one state, without popping them; the best or soonest first.
 
@@ -62,9 +67,9 @@ def show_tasks(queue: str, state: TaskState, tasks: list[Any], json: bool) -> No
 def get(
     q: DPQ[Any],
     task_id: cmd.AnyTaskId = None,
-    key: cmd.Key | None = None,
+    key: cmd.Text | None = None,
     wait: Annotated[float | None, cmd.option("[SECONDS]", min=0)] = None,
-    json: cmd.Json = False,
+    json: bool = False,
 ) -> None:
     """Show one task and its events as JSON; or wait for its end, and print its result.
 
@@ -83,19 +88,17 @@ def get(
             if not forbidden(error):
                 raise
             events = []
-        emit(
-            task.model_dump() | {"events": events}, indent=2 if at_terminal() and not json else None
-        )
-        return
-    if task_id is None:
+        found = task.model_dump() | {"events": events}
+        emit(found, indent=2 if at_terminal() and not json else None)
+    elif task_id is None:
         raise typer.BadParameter("--wait needs the ID of the task")
-    if wait == float("inf"):
-        _follow(q, task_id)
-    emit(q.result(task_id, timeout=0 if wait == float("inf") else wait))
+    else:
+        if for_ever := wait == math.inf:
+            _follow(q, task_id)
+        emit(q.result(task_id, timeout=0 if for_ever else wait))
 
 
 def _follow(q: DPQ[Any], task_id: str) -> None:
-    """Show the state and the progress of a task until it has ended."""
     said = ""
     with Bar(BarColumn(), at_once=True) as bar:
 
@@ -111,7 +114,6 @@ def _follow(q: DPQ[Any], task_id: str) -> None:
 
 
 def _state(task: Task[Any]) -> str:
-    """Write the state, with the attempt of a running task, or the seconds until it is due."""
     if task.state is TaskState.INVISIBLE:
         return f"running (attempt {attempt_of(task.attempt, task.max_attempts)})"
     if task.state is TaskState.DELAYED and task.visible_until:
@@ -122,7 +124,7 @@ def _state(task: Task[Any]) -> str:
 @cmd.command
 def why(
     task_id: Annotated[str | None, cmd.argument("[ID]")] = None,
-    json: cmd.Json = False,
+    json: bool = False,
     url: cmd.Url = cmd.DEFAULT_URL,
     queue: cmd.Queue = cmd.DEFAULT_QUEUE,
 ) -> None:
@@ -134,18 +136,32 @@ def why(
     Args:
         task_id: The task's id; without it, the queue is explained.
     """
-    if task_id is None:
-        verdict = judged(url, queue)
-        emit(verdict_data(verdict)) if json else say_verdict(verdict)
-        if verdict.state in (VerdictState.SERVER_AWAY, VerdictState.UNKNOWN_QUEUE):
-            raise typer.Exit(FAILED)
+    if task_id is not None:
+        with cmd.existing(url, queue) as q:
+            sentence = q.why(task_id)
+        emit({"id": task_id, "sentence": sentence}) if json else say(sentence)
         return
-    with cmd.existing(url, queue) as q:
-        sentence = q.why(task_id)
-    emit({"id": task_id, "sentence": sentence}) if json else say(sentence)
+    verdict = _judged(url, queue)
+    emit(verdict_data(verdict)) if json else print(words.verdict(verdict))
+    if not json and verdict.state is not VerdictState.SERVER_AWAY:
+        _say_change(url, queue)
+    if verdict.state in (VerdictState.SERVER_AWAY, VerdictState.UNKNOWN_QUEUE):
+        raise typer.Exit(FAILED)
 
 
-def judged(url: str, queue: str) -> Verdict:
+def _say_change(url: str, queue: str) -> None:
+    """Say what was changed last on a queue, if that was in the last day; no rights, no words."""
+    now = time.time()
+    with DPQ[Any].from_url(url, queue) as q, suppress(ResponseError):
+        last = looking(q).admin.events(limit=1, kinds=CHANGES)
+        for change in events.changes(last, [], now * 1000):
+            talk(f"changed {span(max(0.0, now - change.at.timestamp()))} ago: {change.words}")
+            if changes_of(last, group := last[0].group):
+                scope = ["--every-group"] if group == "*" else ["--group", group] * bool(group)
+                talk(f"`dpq limit undo {shlex.join([*scope, '--queue', queue])}` is the way back")
+
+
+def _judged(url: str, queue: str) -> Verdict:
     """Make the verdict on a queue, also if it does not exist, or if its server does not answer."""
     try:
         with DPQ[Any].from_url(url, queue) as q:
@@ -156,26 +172,12 @@ def judged(url: str, queue: str) -> Verdict:
         raise
 
 
-def say_verdict(verdict: Verdict) -> None:
-    """Print a verdict, and what to do."""
-    say(str(verdict))
-    if verdict.what_to_do:
-        say(verdict.what_to_do)
-
-
 def verdict_data(verdict: Verdict) -> dict[str, Any]:
     """Write a verdict as data, with its sentence."""
     return {"sentence": str(verdict), **verdict.model_dump(mode="json")}
 
 
-Watch = Annotated[
-    float,
-    cmd.option(
-        "[SECONDS]",
-        min=0.1,
-        help="Look again this often, until Ctrl-C; without a number, each second.",
-    ),
-]
+Watch = Annotated[float, cmd.option("[SECONDS]", min=0.1)]
 
 
 @cmd.on_queue
@@ -184,7 +186,7 @@ def stats(
     watch: Watch | None = None,
     batch: cmd.Name | None = None,
     history: Annotated[float | None, cmd.option("SECONDS", min=1)] = None,
-    json: cmd.Json = False,
+    json: bool = False,
 ) -> None:
     """Say how the queue stands, then its tasks in each state, the totals, and when it is done.
 
@@ -204,8 +206,11 @@ def stats(
         slots = q.admin.history(history)
         rows: list[Any] = slots if json else changes(slots)
         report(f"history of {name}", HISTORY, rows, json=json, none=none)
+    elif batch is not None and json:
+        for state in _batches(q, batch, watch):
+            emit({**state.model_dump(), "pushed": state.pushed, "finished": state.finished})
     elif batch is not None:
-        _show_batch(q, batch, watch, json)
+        _redraw(map(batch_bar, _batches(q, batch, watch)), live=watch is not None)
     elif json:
         for drain in _drains(q, watch):
             found = {"drain": drain.model_dump(), "verdict": verdict_data(q.why())}
@@ -233,7 +238,14 @@ def _drains(q: DPQ[Any], seconds: float | None) -> Iterator[Drain]:
         yield q.admin.drain(over=over)
 
 
-def _redraw(screens: Iterator[Any], *, live: bool) -> None:
+def _batches(q: DPQ[Any], name: str, seconds: float | None) -> Iterator[BatchState]:
+    yield (state := q.batch(name))
+    while seconds is not None and not state.finished:
+        time.sleep(seconds)
+        yield (state := q.batch(name))
+
+
+def _redraw(screens: Iterable[Any], *, live: bool) -> None:
     """Show screens: at a terminal each in the place of the one before."""
     console = tables()
     if not (live and console.is_terminal):
@@ -245,25 +257,8 @@ def _redraw(screens: Iterator[Any], *, live: bool) -> None:
             shown.update(screen, refresh=True)
 
 
-def _show_batch(q: DPQ[Any], name: str, seconds: float | None, json: bool) -> None:
-    def looks() -> Iterator[Any]:
-        while True:
-            yield (state := q.batch(name))
-            if seconds is None or state.finished:
-                return
-            time.sleep(seconds)
-
-    if json:
-        for state in looks():
-            emit({**state.model_dump(), "pushed": state.pushed, "finished": state.finished})
-    else:
-        _redraw(map(batch_bar, looks()), live=seconds is not None)
-
-
 @cmd.command
-def queues(
-    watch: Watch | None = None, json: cmd.Json = False, url: cmd.Url = cmd.DEFAULT_URL
-) -> None:
+def queues(watch: Watch | None = None, json: bool = False, url: cmd.Url = cmd.DEFAULT_URL) -> None:
     """Show all queues that the server knows, how many tasks each has, and the verdict on each.
 
     If a queue cannot be read, its row shows the error, and the exit code is 1.
@@ -276,8 +271,9 @@ def queues(
             if watch is not None and not json:
                 tables().clear()
             report("queues", QUEUES, found, json=json, none=none)
-            for each in [] if json else [each for each in found if "verdict" in each]:
-                say(each["queue"], each["verdict"]["sentence"])
+            for each in found:
+                if "verdict" in each and not json:
+                    say(each["queue"], each["verdict"]["sentence"])
             if watch is None:
                 break
             sys.stdout.flush()
@@ -291,9 +287,9 @@ def _ask_all(client: Any) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for name, answer in ask_queues(client, all_names(client), Operations.judged):
         if isinstance(answer, Exception):
-            found.append({"queue": name, "error": one_line(answer)})
+            said: dict[str, Any] = {"error": one_line(answer)}
         else:
             seen, verdict = answer
-            said = {"verdict": verdict_data(verdict)}
-            found.append({"queue": name, **seen.stats.model_dump(), **said})
+            said = {**seen.stats.model_dump(), "verdict": verdict_data(verdict)}
+        found.append({"queue": name, **said})
     return found

@@ -2,13 +2,11 @@
 
 import math
 import os
-import stat
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import datetime
 from functools import partial
-from io import BytesIO
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, Literal
 
@@ -28,7 +26,6 @@ from dpq.views.words import batch_counts
 
 
 def _moment(text: object) -> datetime:
-    """Read a moment with a time zone."""
     with suppress(ValueError):
         moment = datetime.fromisoformat(text) if isinstance(text, str) else None
         if moment and moment.utcoffset() is not None:
@@ -39,12 +36,6 @@ def _moment(text: object) -> datetime:
 _attempts = cmd.reader(
     lambda text: math.inf if text == cmd.FOREVER else int(text), f"a whole number, or {cmd.FOREVER}"
 )
-
-OPTIONS = {
-    *("priority", "delay", "at", "group", "key", "on_duplicate", "max_attempts", "expires_in"),
-    *("cost", "every", "cron", "timezone", "batch", "unique_for", "after"),
-}
-"""Arguments of the library's `push` that are options."""
 
 
 @cmd.on_new_queue
@@ -107,12 +98,14 @@ def push(
     """
     if seal and batch is None:
         raise typer.BadParameter("name the batch with --batch", param_hint="--seal")
-    options = {name: ctx.params[name] for name in Push._fields if name in OPTIONS}
-    with _source(payload, file, full) as stream:
-        if payload is None:
-            push_lines(q, stream, partial(_full_push if full else _push, options), timeout)
-        else:
-            print(q.push(json_value(payload), **options, timeout=timeout))
+    options = {name: ctx.params[name] for name in Push._fields[1:] if name in ctx.params}
+    if payload is None:
+        with open_lines(file, "give JSON, --file PATH, or lines of JSON on stdin") as stream:
+            push_lines(q, stream, partial(_push, options, full), timeout)
+    elif full or file:
+        raise typer.BadParameter("give JSON, or lines with --file or --full, not both")
+    else:
+        print(q.push(json_value(payload), **options, timeout=timeout))
     if seal:
         talk(f"sealed batch {batch!r}: {batch_counts(q.seal_batch(str(batch)))}")
     if ctx.params["url"].partition("?")[0] == "embedded:":
@@ -122,31 +115,18 @@ def push(
         )
 
 
-def _source(payload: str | None, file: Path | None, full: bool) -> AbstractContextManager[BinaryIO]:
-    """Open the source of the lines; if there is a payload, an empty source."""
-    if payload is not None:
-        if full or file:
-            raise typer.BadParameter("give JSON, or lines with --file or --full, not both")
-        return BytesIO()
-    return open_lines(file, "give JSON, --file PATH, or lines of JSON on stdin")
-
-
 def json_value(text: str) -> Any:
     """Read JSON of the command line."""
     try:
         return from_json(text)
     except ValueError as error:
-        raise typer.BadParameter(
-            f"it is not JSON: {error}; a string needs quotes, as in '\"hello\"'",
-            param_hint="JSON",
-        ) from None
+        said = f"it is not JSON: {error}; a string needs quotes, as in '\"hello\"'"
+        raise typer.BadParameter(said, param_hint="JSON") from None
 
 
-def _push(options: dict[str, Any], value: Any) -> Push[Any]:
-    return Push[Any](payload=value, **options)
-
-
-def _full_push(options: dict[str, Any], value: Any) -> Push[Any]:
+def _push(options: dict[str, Any], full: bool, value: Any) -> Push[Any]:
+    if not full:
+        return Push[Any](payload=value, **options)
     if not isinstance(value, dict) or "payload" not in value:
         raise ValueError("payload: with --full, each line must be an object with a payload")
     if unknown := sorted(set(value) - set(Push._fields)):
@@ -171,8 +151,7 @@ def push_lines(
     q: DPQ[Any], stream: BinaryIO, to_push: Callable[[Any], Push[Any]], timeout: float = 0
 ) -> None:
     """Push every line of a stream and print the ids, in order, up to the first bad line."""
-    done = 0
-    read, size = 0, _size(stream)
+    done, read, size = 0, 0, _size(stream)
     with Bar(BarColumn(), TaskProgressColumn(), TimeElapsedColumn()) as bar:
         for lines in slices(stream):
             pushes, refusal = _pushes(lines, to_push)
@@ -189,11 +168,9 @@ def push_lines(
 
 def _size(stream: BinaryIO) -> int | None:
     """Return the bytes of the stream; None if they are not known, as for a pipe."""
-    try:
-        status = os.fstat(stream.fileno())
-    except OSError:
-        return None
-    return status.st_size if stat.S_ISREG(status.st_mode) else None
+    with suppress(OSError):  # it is no file
+        return os.fstat(stream.fileno()).st_size or None
+    return None
 
 
 def _pushes(

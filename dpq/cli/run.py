@@ -8,7 +8,8 @@ import re
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from dataclasses import fields
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,12 +27,6 @@ from dpq.limits import words
 from dpq.model.moments import say_moment
 from dpq.types import LimitState, QueueStats
 from dpq.worker.base import MAX_CONCURRENCY
-
-JOB_OPTIONS = (
-    *("file", "url", "save", "workers", "cost_from", "timeout", "attempts"),
-    *("visibility", "ordered", "again", "retry_dead"),
-)
-"""Options that are attributes of the job."""
 
 
 @cmd.command
@@ -107,16 +102,15 @@ def run(
             default it is made of FILE and its content.
     """
     root = ctx.find_root()
-    same = {name: ctx.params[name] for name in JOB_OPTIONS}
-    job = BatchJob(
-        limits=[*(limit or ())],
-        headers=_headers(header or (), header_env or ()),
-        server=redis or (str(root.params["url"]) if cmd.named(root, "url") else ""),
-        queue=queue or (str(root.params["queue"]) if cmd.named(root, "queue") else ""),
-        group=group or "",
-        also=also or (),
-        **same,
-    )
+    changed = {
+        "limits": [*(limit or ())],
+        "headers": _headers(header or (), header_env or ()),
+        "server": redis or (str(root.params["url"]) if cmd.named(root, "url") else ""),
+        "queue": queue or (str(root.params["queue"]) if cmd.named(root, "queue") else ""),
+        **{"group": group or "", "also": also or ()},
+    }
+    names = {each.name for each in fields(BatchJob)} & ctx.params.keys()
+    job = BatchJob(**{name: ctx.params[name] for name in names} | changed)
     root.params["url"] = job.server  # errors mask the password of this URL
     outcome = run_batch(job, partial(RunMeter, as_json=json))
     tell_outcome(outcome, job.answers, as_json=json)
@@ -153,9 +147,6 @@ def _pair(text: str, flag: str, what: str) -> tuple[str, str]:
     if not (colon and value and re.fullmatch("[A-Za-z0-9!#$%&'*+.^_`|~-]+", name)):
         raise typer.BadParameter(f"write it as 'NAME: {what}'", param_hint=flag)
     return name, value
-
-
-# The progress
 
 
 class RunMeter(Progress):
@@ -225,10 +216,10 @@ def tell_outcome(outcome: BatchOutcome, save: Path, *, as_json: bool) -> None:
     else:
         if outcome.stopped:
             talk(f"stopped: {outcome.stopped}")
+        took, refused = timedelta(seconds=round(outcome.seconds)), _refusals(outcome.refused_here)
         talk(
             f"{outcome.saved} of {outcome.total} saved, {outcome.saved_here} of them now, in "
-            f"{_clock(outcome.seconds)}; {_refusals(outcome.refused_here)}, dead {outcome.dead}, "
-            f"left {outcome.left}"
+            f"{took}; {refused}, dead {outcome.dead}, left {outcome.left}"
         )
     for death in outcome.deaths:
         talk(f"dead: {death}")
@@ -248,13 +239,5 @@ def tell_outcome(outcome: BatchOutcome, save: Path, *, as_json: bool) -> None:
 
 def _refusals(refused: Mapping[str, int]) -> str:
     """Write the number of requests for each refusing status, as in `429s 0, 503s 8`."""
-    return ", ".join(
-        f"{said}s {count}" if said.isdecimal() else f"{said} {count}"
-        for said, count in sorted(refused.items())
-    )
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+    texts = (f"{said}{'s' * said.isdecimal()} {count}" for said, count in sorted(refused.items()))
+    return ", ".join(texts)

@@ -56,7 +56,7 @@ def fail(
     token: cmd.Token,
     error: cmd.Text | None = None,
     delay: cmd.Seconds | None = None,
-    priority: cmd.NewPriority | None = None,
+    priority: cmd.Number | None = None,
 ) -> None:
     """Count a failed attempt. The task runs again later, or is dead after its last attempt.
 
@@ -74,7 +74,7 @@ def release(
     task_id: cmd.TaskId,
     token: cmd.Token,
     delay: cmd.Seconds = 0,
-    priority: cmd.NewPriority | None = None,
+    priority: cmd.Number | None = None,
 ) -> None:
     """Give a task back. The attempt does not count, and the task keeps its position.
 
@@ -112,7 +112,7 @@ def bury(
     task_id: cmd.TaskId,
     token: cmd.Token,
     reason: cmd.Text = "buried by hand",
-    priority: cmd.NewPriority | None = None,
+    priority: cmd.Number | None = None,
 ) -> None:
     """Give a task up: it becomes a dead letter.
 
@@ -133,8 +133,8 @@ def extend(q: DPQ[Any], task_id: cmd.TaskId, token: cmd.Token, seconds: FromNow)
 def update(
     q: DPQ[Any],
     task_id: cmd.AnyTaskId = None,
-    key: cmd.Key | None = None,
-    priority: cmd.NewPriority | None = None,
+    key: cmd.Text | None = None,
+    priority: cmd.Number | None = None,
     delay: cmd.Seconds | None = None,
     cost: cmd.Units = None,
 ) -> None:
@@ -152,7 +152,7 @@ def update(
 def cancel(
     q: DPQ[Any],
     task_id: cmd.AnyTaskId = None,
-    key: cmd.Key | None = None,
+    key: cmd.Text | None = None,
     not_running: bool = False,
 ) -> None:
     """Remove a task, or free a key that stayed taken after its task had ended.
@@ -205,26 +205,17 @@ def pop(
     if ack:
         q.ack_many(tasks)
     if not tasks:
-        raise Failed(_why_none(q) if id is None else f"task {id} cannot run now: {q.why(id)}")
-
-
-def _why_none(q: DPQ[Any]) -> str:
-    stats = q.stats()
-    if held := stats.ready + stats.waiting:
-        return (
-            f"no task of {q.queue_name!r} can run now: {held} wait for a limit, or for "
-            "`dpq admin resume`"
-        )
-    return f"no task is ready in {q.queue_name!r}"
+        none = f"no task is ready in {q.queue_name!r}: {q.why()}"
+        raise Failed(none if id is None else f"task {id} cannot run now: {q.why(id)}")
 
 
 @cmd.on_queue
-def list_dead(
+def list_(
     q: DPQ[Any],
     count: cmd.Count = 20,
-    reason: cmd.OfReason | None = None,
-    group: cmd.OfGroup | None = None,
-    json: cmd.Json = False,
+    reason: cmd.Text | None = None,
+    group: cmd.Name | None = None,
+    json: bool = False,
 ) -> None:
     """Show dead tasks with their reason and last error; the newest first.
 
@@ -245,9 +236,9 @@ def replay(
     q: DPQ[Any],
     ids: Annotated[list[str] | None, cmd.argument("[ID]...")] = None,
     everything: Annotated[bool, typer.Option("--all")] = False,
-    reason: cmd.OfReason | None = None,
-    group: cmd.OfGroup | None = None,
-    rate: cmd.Limited | None = None,
+    reason: cmd.Text | None = None,
+    group: cmd.Name | None = None,
+    rate: cmd.Number | None = None,
 ) -> None:
     """Make dead tasks ready again, with all their attempts; print how many.
 

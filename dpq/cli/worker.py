@@ -12,7 +12,7 @@ from dpq.cli._job import Job, run_task, work
 from dpq.cli._processes import Parent, children, end_with, report_through
 from dpq.cli._render import LEASES, WORKERS, report
 from dpq.cli._terminal import Failed, Log, emit, log_more, talk
-from dpq.cli.daemon import LOCAL, Address, PortNumber, health_source
+from dpq.cli.daemon import LOCAL, Address, HealthSource, PortNumber
 from dpq.explain.operations import Operations
 from dpq.explain.verdict import NAMES_SHOWN
 from dpq.link.connect import open_url
@@ -24,9 +24,9 @@ from dpq.views.workers import Working, working
 from dpq.worker.base import DEFAULT_GRACE, MAX_CONCURRENCY, MAX_PREFETCH, QueueOrder
 
 MAX_PROCESSES = 256
-
-SETTINGS = ["concurrency", "prefetch", "order", "visibility", "time_limit", "keep_result", "grace"]
-"""Options that are arguments of the worker."""
+# Options that are arguments of the worker
+SETTINGS = ["concurrency", "prefetch", "order", "visibility", "time_limit", "keep_result"]
+SETTINGS += ["grace", "version"]
 
 
 @cmd.command
@@ -40,6 +40,7 @@ def worker(
     time_limit: cmd.Seconds | None = None,
     keep_result: cmd.Seconds | None = None,
     grace: cmd.Positive = DEFAULT_GRACE,
+    version: Annotated[str | None, cmd.option("TEXT", envvar="DPQ_PROGRAM_VERSION")] = None,
     processes: Annotated[int | None, cmd.option("N", min=1, max=MAX_PROCESSES)] = None,
     drain: bool = False,
     task: cmd.Id | None = None,
@@ -80,14 +81,12 @@ def worker(
         order: strict: the first queue goes first; round_robin: in turn.
         visibility: Length of a lease; it is extended while the handler runs.
         grace: Time for handlers to finish after a signal.
-        health_port: Answer HTTP /live and /ready on this port, for orchestrators; 0 takes a free
-            one.
-        health_host: The address of --health-port; 0.0.0.0 for all.
+        version: The version of your program, such as its commit: an event tells when it changes.
     """
     log_more()
     settings = {name: ctx.params[name] for name in SETTINGS}
     names = cmd.named_queues(ctx, queue)
-    source = health_source(health_port, health_host)
+    source = HealthSource(health_port, health_host)
     on_beat = None if report_to is None else report_through(report_to, source)
     where = url if cmd.named(ctx, "url") else None
     job = Job(target, where, names, settings, drain, quiet, on_beat, log, source)
@@ -108,9 +107,7 @@ def _lead(job: Job, ctx: typer.Context, count: int) -> int:
             f"url is {job.url!r}: each process would start a server of its own; use embedded:DIR"
         )
     verbose = int(ctx.find_root().params["verbose"])
-    words = [job.words(verbose, quiet=job.quiet) for _ in range(count)]
-    if job.drain:
-        words[1:] = [job.words(verbose, quiet=True) for _ in range(1, count)]
+    words = [job.words(verbose, quiet=job.quiet or (job.drain and n > 0)) for n in range(count)]
     environment = {} if job.url is None else {"DPQ_URL": job.url}
     parent = Parent(children(words, environment))
     if job.source:
@@ -128,7 +125,7 @@ def workers(
     older_than: cmd.Positive | None = None,
     count: cmd.Count = 100,
     queue: cmd.Queues = None,
-    json: cmd.Json = False,
+    json: bool = False,
     url: cmd.Url = cmd.DEFAULT_URL,
 ) -> None:
     """List the workers of all known queues, or of the named ones; or make one quiet.
@@ -192,14 +189,13 @@ def _show_errors(answers: Mapping[str, Any], json: bool) -> None:
 
 def _told(client: Any, seen: Mapping[str, Any], worker: str, quiet: bool) -> dict[str, Any]:
     """Tell a worker in all queues that know it; return what they say then."""
-    found = {name: each for name, each in seen.items() if not isinstance(each, Exception)}
-    known = [
-        name.encode()
-        for name, each in found.items()
-        if any(worker in (info.name, info.id) for info in each.workers)
-    ]
+    heard = {name: each.workers for name, each in seen.items() if not isinstance(each, Exception)}
+    names = {
+        name: {text for info in few for text in (info.name, info.id)} for name, few in heard.items()
+    }
+    known = [name.encode() for name, there in names.items() if worker in there]
     if not known:
-        there = sorted({info.name for each in found.values() for info in each.workers})
+        there = sorted({info.name for few in heard.values() for info in few})
         others = ", ".join(map(repr, there[:NAMES_SHOWN])) + ", ..." * (len(there) > NAMES_SHOWN)
         raise Failed(f"there is no worker {worker!r}" + (f"; there are {others}" if there else ""))
     by = this_user("dpq workers")
@@ -211,7 +207,5 @@ def _told(client: Any, seen: Mapping[str, Any], worker: str, quiet: bool) -> dic
 def worker_record(each: Working) -> dict[str, Any]:
     """Make a record of a worker, with its queues."""
     fields = each._asdict()
-    info: dict[str, Any] = fields.pop("info").model_dump(
-        exclude={"queue", "quiet_since", "quiet_by"}
-    )
-    return info | {"quiet_queues": fields.pop("quiet")} | fields
+    info: Any = fields.pop("info").model_dump(exclude={"queue", "quiet_since", "quiet_by"})
+    return {**info, "quiet_queues": fields.pop("quiet"), **fields}

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from dpq.explain.drain import DrainLook, Paper, drain_of, nothing_due, read_drain
 from dpq.explain.incidents import UNATTENDED
 from dpq.explain.pace import CHANGED_SECONDS, COVERED_SECONDS, Pace, Point, pace_of
 from dpq.explain.survey import Explained, Overview, Survey, read_survey
-from dpq.explain.verdict import Verdict, VerdictState, one_apart, verdict_of
+from dpq.explain.verdict import Verdict, VerdictState, near_group, one_apart, verdict_of
 from dpq.explain.verdict_facts import ASKED_SECONDS, Facts
 from dpq.explain.waiting import Waiting, explain, read_waiting
 from dpq.limits.rules import LimitRules
@@ -43,16 +44,15 @@ class Operations(QueueOperations[P]):
         """Read the points of the last minutes; `at` is the server's time."""
         most = int(COVERED_SECONDS // MINUTE) + 1
         args = [self._now(), "m", most]
-        (slots,) = yield from together([self._ask("history", args, read_slots(MINUTE))])
+        (slots,) = yield from together([self._ask("history", args, partial(read_slots, MINUTE))])
         if isinstance(slots, Exception):
             return []
         return [Point.of(slot.at.timestamp(), slot) for slot in slots]
 
     def explained(self, id_: str) -> Steps[Explained]:
         """Say why a task is not running, and until when."""
-        found: Waiting | None = yield self._command(
-            "why", [self._now(), task_id(id_)], read_waiting
-        )
+        args: list[int | str] = [self._now(), task_id(id_)]
+        found: Waiting | None = yield self._command("why", args, read_waiting)
         if found is None:
             raise TaskNotFoundError(id_, self.queue_name, "explain")
         scopes: list[str | None] = [None, found.group] if found.group else [None]
@@ -60,7 +60,7 @@ class Operations(QueueOperations[P]):
         now, *texts = yield self._command("view", args, read_texts)
         limits = read_limits(scopes, {}, texts)
         unattended = ""
-        if found.state in (TaskState.READY, TaskState.WAITING):
+        if found.state in {TaskState.READY, TaskState.WAITING}:
             verdict = yield from self.verdict()
             stuck = (*UNATTENDED, VerdictState.HANDLERS_BUSY)
             unattended = verdict.because * (verdict.state in stuck)
@@ -102,7 +102,8 @@ class Operations(QueueOperations[P]):
             look = look or (yield from self.drain_look())
         else:
             look = DrainLook(seen.survey.now_ms, seen.paused_until, seen.due)
-        facts = Facts(self.description.name, *seen, pace, drain_of(look, pace))
+        near = near_group(look.scopes)
+        facts = Facts(self.description.name, *seen, pace, drain_of(look, pace), near=near)
         if not seen.due:
             facts = facts._replace(drain=nothing_due(*seen[:2], exists=facts.exists))
         verdict = verdict_of(facts)

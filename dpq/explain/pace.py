@@ -89,6 +89,7 @@ class Pace(NamedTuple):
     acked: int = 0  # tasks that were finished in the last 300 seconds
     failed: int = 0  # attempts of that time that have failed, lapsed, or came too late
     lately: bool = False  # a task was finished in the last minute
+    died: int = 0  # tasks that became dead letters in the last 300 seconds
 
     @property
     def say(self) -> str:
@@ -155,15 +156,20 @@ def pace_of(points: Sequence[Point], patience: float = CHANGED_SECONDS) -> Pace:
     return Pace(kind, come, done, net, low, high, seconds, *ends)
 
 
-def _ends(points: Sequence[Point]) -> tuple[int, int, bool]:
-    """Count the tasks that were finished and the attempts that failed; say if one was finished in
-    the last minute."""
+def _ends(points: Sequence[Point]) -> tuple[int, int, bool, int]:
+    """Return `acked`, `failed`, `lately` and `died` of a pace."""
     known = [point for point in points if point.at >= points[-1].at - KEPT_SECONDS]
     if not known:
-        return 0, 0, False
+        return 0, 0, False, 0
     first, last = known[0], known[-1]
     before = [point for point in known if point.at <= last.at - LATELY_SECONDS] or [first]
-    return last.acked - first.acked, last.failed - first.failed, last.acked > before[-1].acked
+    lately = last.acked > before[-1].acked
+    return (
+        last.acked - first.acked,
+        last.failed - first.failed,
+        lately,
+        last.buried - first.buried,
+    )
 
 
 def _range(backlog: int, net: float, spread: float, error: float) -> tuple[float, float]:

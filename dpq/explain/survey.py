@@ -59,6 +59,7 @@ class Survey(NamedTuple):
     asked_ms: float | None  # when a consumer has last asked for a task, to 5 s
     oldest: str  # the id of the task that has been leased for the longest time, of 100; or ""
     oldest_token: int  # of that lease, microseconds; or 0
+    oldest_group: str  # of that task
     max_tasks: int  # the bound of live tasks; 0 for none
     max_waiting: int  # the bound of the waiting tasks of each group; 0 for none
     live: int  # live tasks that are stored
@@ -70,12 +71,13 @@ class Survey(NamedTuple):
     recurs_died_of: str
     keyed: int  # of the newest dead letters, those with a key
     key: str  # such a key
+    key_task: str  # the id of its task
     batch: str  # a batch of which no task has ended for an hour, though a task waits for its end
-    batch_left: int
+    batch_left: int  # 0: a batch without live tasks that is not sealed
     batch_since_ms: float | None
     held: tuple[Held, ...]  # the queue, and the closed groups with most due tasks; or nothing
     pause: News | None  # the last pause, if it lasts
-    server: Mapping[str, str]  # fields of INFO: memory, disk, role, and databases with keys
+    server: Mapping[str, str]  # fields of INFO: memory, disk, role, databases with keys
 
     @property
     def full(self) -> bool:

@@ -1,20 +1,19 @@
 """The verdict on a queue: why it does not move, who is at fault, and what to do. No I/O, no clock.
 
-`verdict_of` is the only place that judges a queue. `DPQ.why()` returns its verdict; the command
-line, the dashboard, the API and the metrics show the same words.
-
-To add a state: name it in `VerdictState`, with its remedy, write its rule here, and put the rule
-into `RULES`. The first rule that finds something decides. docs/operations.md has a row for each
-state, and tests/daemon/test_verdicts.py plants each.
+`verdict_of` is the only place that judges a queue; all screens show its words. To add a state: name
+it in `VerdictState`, with its remedy, write its rule here, and put it into `RULES`, where the first
+one that finds something decides. A warning is named in `Warned`, and found in `_warnings`.
+docs/operations.md has a row for each, and tests/daemon/test_verdicts.py plants each.
 """
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from difflib import get_close_matches
 
-from dpq.explain.incidents import REMEDIES, UNATTENDED, VerdictState
+from dpq.explain.drain import Scope
+from dpq.explain.incidents import REMEDIES, UNATTENDED, VerdictState, Warned
 from dpq.explain.verdict_facts import (
     LATE_SECONDS,
     Facts,
@@ -22,7 +21,6 @@ from dpq.explain.verdict_facts import (
     alive,
     awake,
     hangs,
-    is_attended,
     moment_of,
     others_ask,
     tasks_are,
@@ -37,9 +35,10 @@ from dpq.explain.verdict_limits import (
     scope_name,
     until_text,
 )
-from dpq.explain.warnings import warnings_of
+from dpq.limits.limits import EVERY_GROUP
 from dpq.limits.pools import UNTIL_OPENED_MS
 from dpq.model.history import Event
+from dpq.model.queue_settings import DEFAULT_SEEN_MAX_KEYS
 from dpq.model.rates import span
 
 __all__ = ["Verdict", "VerdictState"]
@@ -47,19 +46,25 @@ __all__ = ["Verdict", "VerdictState"]
 NAMES_SHOWN = 5
 """Names of queues in a sentence without a near name: enough to see which server answers."""
 
+LOOKED_AT = 3
+"""Groups without a limit, the largest ones, that are compared with 50 others: 0.5 ms."""
+
 FAILED_LEAST, FAILED_SHARE = 10, 0.2
 """The failed attempts of the last minutes, and their share of all, that make a queue failing."""
 
 CULPRIT_SHARE = 0.7
 """The share of the failures that names a culprit."""
 
+UNSAVED_MS = 7_200_000
+"""Milliseconds: a server that makes snapshots makes one an hour after a change, by default."""
+
 
 def verdict_of(facts: Facts) -> Verdict:
     """Judge a queue."""
     first, *others = (found for rule in RULES if (found := rule(facts)))
     also = [each.state for each in others if each.state in HOLDS and first.state in HOLDS]
-    warned = warnings_of(facts)
-    remedies = [first.what_to_do, *(remedy for _, _, remedy in warned)]
+    warned = [*_warnings(facts)]
+    remedies = [first.what_to_do, *(facts.remedy(kind, **named) for kind, _, named in warned)]
     return first.model_copy(
         update={
             "because": "; ".join([first.because, *(said for _, said, _ in warned)]),
@@ -91,10 +96,19 @@ def server_away(queue: str, error: object, since_ms: float) -> Verdict:
 def one_apart(one: str, other: str) -> bool:
     """Return True if two names differ by one letter or number."""
     short, long = sorted((one, other), key=len)
-    return short != long and any(
-        short[:n] == long[:n] and long[n + 1 :] in (short[n:], short[n + 1 :])
-        for n in range(len(long))
-    )
+    n = next((n for n, each in enumerate(short) if each != long[n]), len(short))
+    return short != long and long[n + 1 :] in (short[n:], short[n + 1 :])
+
+
+def near_group(scopes: Sequence[Scope]) -> str:
+    """Name a group with tasks and no limit beside one with a limit and no tasks, or return ""."""
+    named = [scope for scope in scopes if scope.group not in ("", EVERY_GROUP)]
+    idle = [scope.group for scope in named if scope.rated and not scope.waiting]
+    free_ones = [scope.group for scope in named if scope.waiting and not scope.rules]
+    for free in free_ones[:LOOKED_AT]:
+        if near := next((group for group in idle if one_apart(group, free)), None):
+            return f"group {free!r} has no limit; group {near!r}, one letter away, has one, unused"
+    return ""
 
 
 def no_such_queue(name: str, names: Sequence[str]) -> str:
@@ -117,10 +131,12 @@ def _server_refuses(facts: Facts) -> Verdict | None:
     used, most = int(info.get("used_memory", 0)), int(info.get("maxmemory", 0))
     if info.get("role") == "slave" and info.get("slave_read_only") == "1":
         incident = "read-only replica"
-        because = "the server is a read-only replica, so it refuses all changes"
-    elif most and used > most and info.get("maxmemory_policy") == "noeviction":
+        master = f"{info.get('master_host')}:{info.get('master_port')}"
+        because = f"the server is a read-only replica of {master}, so it refuses all changes"
+    elif most and used > most and not info.get("maxmemory_policy", "").startswith("allkeys"):
         incident = "memory full"
-        because = f"the server's memory is full ({used} of {most} bytes), so it refuses new tasks"
+        full = f"{used / 2**20:.0f} of {most / 2**20:.0f} MiB"
+        because = f"the server's memory is full ({full}), so it refuses new tasks"
     elif "err" in (info.get("rdb_last_bgsave_status"), info.get("aof_last_write_status")):
         incident = "disk error"
         because = "the server could not write its data to disk, so it may refuse all changes"
@@ -169,7 +185,7 @@ def _ms(moment: datetime) -> float:
 
 def _no_consumer(facts: Facts) -> Verdict | None:
     asked, late = facts.survey.asked_ms, facts.workers
-    if not facts.due or alive(late) or is_attended(facts.survey, late):
+    if not facts.due or alive(late) or others_ask(facts.survey, late):
         return None
     since, who, why = asked, "", "no consumer has ever asked for one"
     if late:
@@ -187,13 +203,21 @@ def _no_consumer(facts: Facts) -> Verdict | None:
 
 
 def _handlers_busy(facts: Facts) -> Verdict | None:
-    if facts.seconds_since(facts.survey.asked_ms) < LATE_SECONDS:
-        return None
-    workers = awake(facts.workers)
-    if facts.flows and any(worker.holds > worker.running for worker in workers):
+    survey, workers = facts.survey, awake(facts.workers)
+    ahead = any(worker.holds > worker.running for worker in workers)
+    if facts.seconds_since(survey.asked_ms) < LATE_SECONDS or (facts.flows and ahead):
         return None  # tasks end that were popped ahead
-    if not facts.workers:
-        return None if facts.flows else _consumers_busy(facts)
+    if not facts.workers:  # consumers without heartbeats are judged by their leases
+        if facts.flows or not facts.due or not (hang := _hang(facts)):
+            return None
+        leases = f"{survey.leases} lease{'s' * (survey.leases > 1)}"
+        return facts.found(
+            VerdictState.HANDLERS_BUSY,
+            f"consumers that send no heartbeat hold {leases} and ask for no more; {hang}",
+            "all consumers busy",
+            since=survey.oldest_ms,
+            seconds=int(facts.seconds_since(survey.oldest_ms)) - 1,
+        )
     slowest = max(facts.workers, key=lambda worker: worker.longest_seconds or 0.0)
     seconds, task = slowest.longest_seconds or 0.0, slowest.longest_task
     free = any(worker.running < worker.concurrency for worker in workers)
@@ -201,10 +225,8 @@ def _handlers_busy(facts: Facts) -> Verdict | None:
         return None
     running = sum(worker.running for worker in workers)
     places, who = sum(worker.concurrency for worker in workers), worker_name(slowest)
-    because = (
-        f"{running} of {places} handlers are busy, the longest for {span(seconds)}{facts.usual()}: "
-        f"task {task} in {who}"
-    )
+    because = f"{running} of {places} handlers are busy, the longest for {span(seconds)}"
+    because += f"{facts.usual()}: task {task} in {who}"
     if slowest.seen_seconds > LATE_SECONDS:
         because += f", which has sent no heartbeat for {span(slowest.seen_seconds)}"
     since = facts.now - seconds * 1000
@@ -213,34 +235,32 @@ def _handlers_busy(facts: Facts) -> Verdict | None:
     )
 
 
-def _consumers_busy(facts: Facts) -> Verdict | None:
-    """Judge consumers that send no heartbeats, by their leases."""
-    survey = facts.survey
-    seconds = facts.seconds_since(survey.oldest_ms)
-    if not (facts.due and survey.oldest_ms and hangs(facts.stats, seconds)):
-        return None
-    because = (
-        f"consumers that send no heartbeat hold {survey.leases} "
-        f"lease{'s' * (survey.leases > 1)} and ask for no more, the "
-        f"longest for {span(seconds)}{facts.usual()}: task {survey.oldest}"
-    )
-    return facts.found(
-        *(VerdictState.HANDLERS_BUSY, because, "all consumers busy"),
-        since=survey.oldest_ms,
-        seconds=round(seconds),
-    )
+def _hang(facts: Facts) -> str:
+    """Say which task has been held for far longer than others run."""
+    survey, seconds = facts.survey, facts.seconds_since(facts.survey.oldest_ms)
+    if not survey.oldest_ms or not hangs(facts.stats, seconds):
+        return ""
+    group = f" of group {survey.oldest_group!r}" * bool(survey.oldest_group)
+    worker = next((each for each in facts.workers if each.longest_task == survey.oldest), None)
+    by = f", in {worker_name(worker)}" if worker else ""
+    return f"task {survey.oldest}{group} is held for {span(seconds)}{facts.usual()}{by}"
 
 
 def _failing(facts: Facts) -> Verdict | None:
-    failed, tried = facts.pace.failed, facts.pace.failed + facts.pace.acked
-    if failed < max(FAILED_LEAST, FAILED_SHARE * tried):
+    pace, died_of = facts.pace, facts.survey.died_of
+    failed, tried = pace.failed, pace.failed + pace.acked
+    if failed >= max(FAILED_LEAST, FAILED_SHARE * tried):
+        because = f"{failed} of {tried} attempts of the last minutes have failed"
+        for error, _ in Counter(map(_error, facts.failures)).most_common(1):
+            because += f", most often: {error}"
+        who = _culprit(facts)
+        because += who and f"; most of them {who}"
+        return facts.found(VerdictState.FAILING, because, who=who)
+    if pace.acked or facts.idle or pace.died < FAILED_LEAST:
         return None
-    because = f"{failed} of {tried} attempts of the last minutes have failed"
-    for error, _ in Counter(map(_error, facts.failures)).most_common(1):
-        because += f", most often: {error}"
-    who = _culprit(facts)
-    because += who and f"; most of them {who}"
-    return facts.found(VerdictState.FAILING, because, who=who)
+    because = f"{pace.died} tasks of the last minutes have died, and none ended well"
+    because += died_of and f"; the last died: {died_of}"
+    return facts.found(VerdictState.FAILING, because, "all die")
 
 
 def _error(event: Event) -> str:
@@ -251,10 +271,13 @@ def _error(event: Event) -> str:
 
 
 def _culprit(facts: Facts) -> str:
-    """Name the task, worker, group or handler of most failures, or return ""."""
+    """Name the task, worker, version, group or handler of most failures, or return ""."""
+    versions = {worker.name: worker.program for worker in facts.workers}
+    several = len({*versions.values()}) > 1
     kinds: dict[str, Callable[[Event], str]] = {
         "of task": lambda event: event.task_id,
         "of worker": lambda event: event.worker * (len(facts.workers) > 1),
+        "of version": lambda event: versions.get(event.worker, "") * several,
         "of member": lambda event: event.member,
         "of group": lambda event: event.group,
         "in": lambda event: event.frames[-1] if event.frames else "",
@@ -304,6 +327,7 @@ def _moving(facts: Facts) -> Verdict | None:
         for held in [*facts.survey.held[:1], *closed_groups(facts)[:1]]
         if not held.state.open
     ][:1]
+    said += [each for each in (_hang(facts), facts.near) if each]
     said += [
         f"{worker_name(worker)} has sent no heartbeat for {span(worker.seen_seconds)}"
         for worker in facts.workers
@@ -329,6 +353,52 @@ def _unknown_queue(facts: Facts) -> Verdict | None:
 
 def _empty(facts: Facts) -> Verdict:
     return facts.found(VerdictState.EMPTY, "no task is stored")
+
+
+def _warnings(facts: Facts) -> Iterator[tuple[Warned, str, dict[str, str]]]:
+    """Find what goes wrong beside the state: its kind, its words, and what its remedy names."""
+    survey = facts.survey
+    server, saved = survey.server, int(survey.server.get("rdb_last_save_time", 0)) * 1000
+    policy = server.get("maxmemory_policy", "noeviction")
+    if policy != "noeviction" and server.get("maxmemory", "0") != "0":
+        gone = int(server.get("evicted_keys", 0))
+        said = f"the server deletes keys when its memory is full ({policy})"
+        yield Warned.EVICTS, said + f", {gone} so far" * bool(gone), {}
+    unsaved = server.get("aof_enabled") == "0" and server.get("rdb_changes_since_last_save") != "0"
+    if unsaved and facts.now - saved > UNSAVED_MS:
+        said = f"the server writes no AOF, and what came since {facts.say(saved)} is on no disk"
+        yield Warned.NOT_SAVED, said, {}
+    if survey.full:
+        where = f"full: {survey.live} of {survey.max_tasks} tasks"
+        yield Warned.FULL, f"{where}, so new tasks are refused", {}
+    for held in survey.held[1:]:
+        if 0 < survey.max_waiting <= held.due:
+            said = f"group {held.state.group!r} is full: {held.due} of {survey.max_waiting} tasks"
+            yield Warned.GROUP_FULL, said, {}
+            break
+    if survey.producers:
+        number = "1 producer waits" if survey.producers == 1 else ""
+        said = f"{number or f'{survey.producers} producers wait'} for room"
+        yield Warned.PRODUCERS_WAIT, said, {}
+    most = survey.seen_max or DEFAULT_SEEN_MAX_KEYS
+    if facts.stats.seen_keys >= most:
+        keys = "1 seen key" if most == 1 else f"{most} seen keys"
+        said = f"its bound of {keys} is reached, so the oldest are forgotten early"
+        yield Warned.SEEN_FULL, said, {}
+    if task := survey.recurs:
+        said = f"the recurring task {task} is dead: {survey.recurs_died_of}"
+        yield Warned.SCHEDULE_DIED, said, {"task": task}
+    if count := survey.keyed:
+        letters = "a dead letter keeps its key" if count == 1 else f"{count} dead letters keep keys"
+        said = f"{letters}, {survey.key!r}: a push with it may add no task"
+        yield Warned.KEY_HELD, said, {"task": survey.key_task}
+    if batch := survey.batch:
+        left, since = survey.batch_left, facts.say(survey.batch_since_ms)
+        kind, said = Warned.NOT_SEALED, f"nothing is left since {since}, but nobody has sealed it"
+        if left:
+            said = f"{left} of its tasks {'is' if left == 1 else 'are'} left, and none has ended "
+            kind, said = Warned.BATCH_STANDS, f"{said}since {since}"
+        yield kind, f"batch {batch!r} cannot end: {said}", {"batch": batch}
 
 
 RULES: tuple[Callable[[Facts], Verdict | None], ...] = (

@@ -77,7 +77,7 @@ class Verdict(BaseModel):
     def severity(self) -> Severity:
         """`bad` if the queue does not go on without a person, else `warn`, `good` or `soft`."""
         mild = SEVERITIES.get(self.state, "warn")
-        falls_behind = self.drain is not None and self.drain.state == "will not drain"
+        falls_behind = self.drain is not None and self.drain.state in ("will not drain", "stalled")
         worse = self.warnings or (self.state is VerdictState.MOVING and falls_behind)
         return "bad" if self.needs_person else "warn" if worse else mild
 
@@ -94,6 +94,7 @@ class Facts(NamedTuple):
     names: Sequence[str] = ()
     elsewhere: str = ""
     failures: Sequence[Event] = ()
+    near: str = ""
 
     @property
     def now(self) -> float:
@@ -196,11 +197,6 @@ def others_ask(survey: Survey, workers: Sequence[WorkerInfo]) -> bool:
     if lately and asked > max(moments, default=0.0) + BEAT_SECONDS:
         return True
     return survey.leases > sum(worker.holds for worker in workers)
-
-
-def is_attended(survey: Survey, workers: Sequence[WorkerInfo]) -> bool:
-    """Return True if a consumer is seen that takes tasks."""
-    return bool(alive(awake(workers))) or others_ask(survey, workers)
 
 
 def moment_of(at_ms: float | None) -> datetime | None:

@@ -16,22 +16,26 @@ if TYPE_CHECKING:
     from dpq.explain.survey import Held
 
 FLOWS_SECONDS = 60.0
-"""Seconds: a limit that opens sooner paces its tasks, and holds none."""
+"""Seconds: a limit that opens sooner, also after a 429, paces its tasks, and holds none."""
 
 LONG_SECONDS = 86_400.0
 """Seconds until a quota is whole again from which on a person has to decide."""
 
 
-KINDS = {
-    "rate limited": VerdictState.RATE_LIMITED,
-    "probe": VerdictState.RATE_LIMITED,
-    "closed by hand": VerdictState.BY_HAND,
-    "concurrency": VerdictState.CONCURRENCY,
-    "quota": VerdictState.QUOTA,
-    "observed": VerdictState.QUOTA,
-    "unreadable": VerdictState.UNREADABLE,
+REASONS = {
+    "rate limited": (VerdictState.RATE_LIMITED, "rate limited by its host"),
+    "probe": (VerdictState.RATE_LIMITED, "the first task after a rate limit is still running"),
+    "closed by hand": (VerdictState.BY_HAND, "by hand"),
+    "concurrency": (VerdictState.CONCURRENCY, "as many tasks run as may"),
+    "quota": (VerdictState.QUOTA, "its quota is spread over the rest of the period"),
+    "observed": (VerdictState.QUOTA, "its host has said that no more is left"),
+    "in order": (VerdictState.PACED, "its first task waits for its retry, and comes first"),
+    "unreadable": (VerdictState.UNREADABLE, "its stored limit cannot be read: set or clear it"),
 }
-"""The state of each reason for which a limit lets no task run; all other reasons pace."""
+"""The state of each reason for which a limit lets no task run, and its words in the answer about a
+task; all other reasons pace."""
+
+PACED = VerdictState.PACED, ""
 
 
 def _opens_ms(held: Held) -> float | None:
@@ -39,15 +43,18 @@ def _opens_ms(held: Held) -> float | None:
 
 
 def kind_of(held: Held) -> VerdictState:
-    return KINDS.get(held.state.reason or "", VerdictState.PACED)
+    return REASONS.get(held.state.reason or "", PACED)[0]
 
 
 def _still_flows(facts: Facts, held: Held) -> bool:
     """Return True if tasks of a closed scope start again and again."""
     if kind_of(held) is VerdictState.CONCURRENCY:
         return not hangs(facts.stats, facts.seconds_since(held.held_ms)) and bool(held.holder)
-    soon = (_opens_ms(held) or 0.0) - facts.now <= FLOWS_SECONDS * 1000
-    return kind_of(held) is VerdictState.PACED and soon
+    return kind_of(held) is VerdictState.PACED and _opens_soon(facts, held)
+
+
+def _opens_soon(facts: Facts, held: Held) -> bool:
+    return (_opens_ms(held) or 0.0) - facts.now <= FLOWS_SECONDS * 1000
 
 
 def closed_groups(facts: Facts) -> list[Held]:
@@ -77,7 +84,9 @@ def _finding_of(facts: Facts, few: Sequence[Held]) -> Verdict | None:
     first = few[0]
     state, kind = first.state, kind_of(first)
     until = min(filter(None, map(_opens_ms, few)), default=None)
-    moves = {VerdictState.CONCURRENCY: facts.flows, VerdictState.PACED: facts.pace.lately}
+    lately = facts.pace.lately
+    moves = {VerdictState.CONCURRENCY: facts.flows, VerdictState.PACED: lately}
+    moves[VerdictState.RATE_LIMITED] = lately and _opens_soon(facts, first)
     if kind not in SENTENCES or moves.get(kind):
         return None  # another rule speaks of it
     said = SENTENCES[kind](facts, first)

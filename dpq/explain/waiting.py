@@ -4,20 +4,20 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from dpq.explain.verdict_limits import PACED, REASONS
 from dpq.limits.limits import RateLimit, quota_text
 from dpq.limits.pools import UNTIL_OPENED_MS
 from dpq.limits.states import LimitState, MemberState, last_to_open, spent_quota, spent_words
 from dpq.model.rates import span
-from dpq.model.reports import BatchState
 from dpq.model.task import TaskState
 from dpq.script.replies import read_batch_state
-from dpq.script.values import read_texts
+from dpq.script.values import read_fields, read_texts
 
 
 class Waiting(NamedTuple):
-    """The reply of the script why about one task."""
+    """The reply of the script why about one task, in its order."""
 
-    state: TaskState | None  # None if it is in no set: another program has written into Redis
+    state: str  # "" if it is in no set: another program has written into Redis
     until_ms: int  # when a delayed task is due or a lease ends, by the server's clock
     group: str
     ahead: int  # ready tasks that come before it, or before the head of its group
@@ -25,32 +25,16 @@ class Waiting(NamedTuple):
     paused_until: str  # "", "inf", or ms
     held_until_ms: int  # when the limit of the queue has enough units for this task
     pinned: str  # the member that its push named, or ""
-    batch: BatchState | None  # the batch that it waits for
-    after: Sequence[str]  # the ids of the tasks that it waits for
+    batch: str  # the batch that it waits for
+    batch_text: str
+    after: str  # the ids of the tasks that it waits for, each behind a \x01
     about_ms: int  # when the limits let it start after all before it; 0 for never
     more: bool  # tasks of other groups, behind their heads, may come before it, too
 
 
 def read_waiting(reply: list[Any]) -> Waiting | None:
     """Read the reply of why; None if nothing is stored under the id."""
-    if not reply:
-        return None
-    texts = read_texts(reply)
-    state, until, group, ahead, in_group, paused, held, pinned, batch, text, after = texts[:11]
-    return Waiting(
-        TaskState(state) if state else None,
-        int(until),
-        group,
-        int(ahead),
-        int(in_group),
-        paused,
-        int(held),
-        pinned,
-        read_batch_state(batch, text),
-        tuple(after.split("\x01")[1:]),
-        int(texts[11] or 0),
-        bool(texts[12]),
-    )
+    return Waiting(*read_fields(Waiting, read_texts(reply))) if reply else None
 
 
 def explain(
@@ -71,13 +55,13 @@ def explain(
     paused = float(found.paused_until or 0)  # inf: until it is resumed
     paused_until = None if paused == math.inf else paused
     pause = f"for another {within(paused)}" if paused_until is not None else "until it is resumed"
-    if found.state is None:
+    if not found.state:
         return "it stands nowhere, and nothing would run it: see `dpq doctor`", None
-    if found.state is TaskState.DEAD:
+    if found.state == TaskState.DEAD:
         return "it is in the dead letters, until it is replayed", None
-    if found.state is TaskState.INVISIBLE:
+    if found.state == TaskState.INVISIBLE:
         return f"it is running: its lease ends in {within(found.until_ms)}", found.until_ms
-    if found.state is TaskState.DELAYED:
+    if found.state == TaskState.DELAYED:
         if found.batch or found.until_ms >= UNTIL_OPENED_MS:
             return _waits_for(found), None
         due = f"it is delayed: due in {within(found.until_ms)}"
@@ -128,32 +112,21 @@ def explain(
 
 def _waits_for(found: Waiting) -> str:
     """Say which tasks must end before a task can be due."""
-    if batch := found.batch:
+    after = found.after.split("\x01")[1:]
+    if batch := read_batch_state(found.batch, found.batch_text):
         left = f"{batch.left} of its {batch.pushed} tasks {'is' if batch.left == 1 else 'are'} left"
         return f"it waits for the end of batch {batch.name!r}: {left}"
-    if not found.after:
+    if not after:
         return "it waits for a batch that is not stored: see `dpq doctor`"
-    many = "the end of task" if len(found.after) == 1 else f"{len(found.after)} tasks to end:"
-    return f"it waits for {many} {', '.join(found.after)}"
-
-
-_CLOSED = {
-    "rate limited": "rate limited by its host",
-    "closed by hand": "by hand",
-    "unreadable": "its stored limit cannot be read: set it again, or clear it",
-    "probe": "the first task after a rate limit is still running",
-    "concurrency": "as many tasks run as may",
-    "observed": "its host has said that no more is left",
-    "in order": "its first task waits for its retry, and comes first",
-    "quota": "its quota is spread over the rest of the period",
-}
+    many = "the end of task" if len(after) == 1 else f"{len(after)} tasks to end:"
+    return f"it waits for {many} {', '.join(after)}"
 
 
 def _why_closed(shut: LimitState | MemberState, windows: Sequence[RateLimit]) -> str:
     """Say why a limit lets no task run; if units are spent, name the window or quota."""
     if spent := spent_quota(shut):
         return f"its quota of {quota_text(spent.quota)} {spent_words(spent.left)}"
-    return _CLOSED.get(shut.reason or "") or _spent(windows, shut.units_left)
+    return REASONS.get(shut.reason or "", PACED)[1] or _spent(windows, shut.units_left)
 
 
 def _spent(windows: Sequence[RateLimit], units_left: Sequence[float]) -> str:

@@ -46,18 +46,12 @@ class AsyncRoutes:
 
 
 class AsyncTransportBase:
-    """A transport that takes units of a queue's limits.
+    """A transport that takes units of a queue's limits, over another one, which sends."""
 
-    Args:
-        queue: The queue whose limits hold.
-        options: What a request takes.
-        inner: The transport that sends.
-        body: The class of bodies: one of this module, and a stream of the client.
-    """
+    _body: type[AsyncBody]  # and a stream of the client
 
-    def __init__(self, queue: Any, options: Options[Any, Any], inner: Any, body: Any) -> None:
-        self._queue, self._options = queue, options
-        self._inner, self._body = inner, body
+    def __init__(self, queue: Any, options: Options[Any, Any], inner: Any) -> None:
+        self._queue, self._options, self._inner = queue, options, inner
 
     async def handle_async_request(self, request: Any) -> Any:
         """Wait for the units, send the request, report its answer."""

@@ -92,6 +92,9 @@ NO_DISK = (
     "the server cannot write its data to disk, so it refuses all changes: look in its log for a "
     "full disk or missing rights"
 )
+REPLICA = (
+    "the server is a read-only replica, so it refuses all changes: give DPQ its master's address"
+)
 """Refusals of a server in words, without the name of a script."""
 
 
@@ -133,6 +136,8 @@ def reachable() -> Iterator[None]:
         yield
     except RedisClusterException as error:
         raise RedisConnectionError(str(error)) from error
+    except ReadOnlyError:
+        raise ReadOnlyError(REPLICA) from None
     except AttributeError as error:
         if "'NoneType'" not in str(error):
             raise
@@ -144,7 +149,7 @@ def reachable() -> Iterator[None]:
 
 
 _OF_A_NODE = {"redis_connect_func": None}
-"""What differs from a cluster's settings of connections: redis-py's own function sends READONLY."""
+"""Differences from a cluster's settings of connections: redis-py's own function sends READONLY."""
 
 
 @cache

@@ -149,8 +149,8 @@ class Granted(NamedTuple):
     totals: dict[str, tuple[int, dict[str, int]]]
 
 
-CHANGES = ("paused", "resumed", "quieted", "unquieted", "limit_set", "by_hand")
-"""The kinds of events of what operators have done. Source: lua/lib/operator.lua."""
+CHANGES = ("paused", "resumed", "quieted", "unquieted", "limit_set", "by_hand", "deployed")
+"""The kinds of events of what operators have done, and of deploys. Source: lua/lib/operator.lua."""
 
 FAILED_KINDS = ("failed", "lease_expired")
 """The kinds of events of attempts that have failed."""

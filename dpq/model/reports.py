@@ -100,6 +100,7 @@ class WorkerInfo(Frozen):
         longest_task: The id of the task of that handler, or None.
         quiet_since: The time since when it is to take no new tasks (`quiet`), UTC; or None.
         quiet_by: The person or program that has said so, or "".
+        program: The version of its program (`Worker(version=)`), or "".
     """
 
     id: str
@@ -118,6 +119,7 @@ class WorkerInfo(Frozen):
     longest_task: str | None = None
     quiet_since: datetime | None = None
     quiet_by: str = ""
+    program: str = ""
 
 
 class LeaseInfo(Frozen):

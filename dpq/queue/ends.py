@@ -76,10 +76,7 @@ def wait_for_results(queue: Any, after: str, limit: int, timeout: float | None) 
 
 
 def follow(
-    queue: Any,
-    task_id: str,
-    tell: Callable[[Task[Any]], object],
-    pause: Callable[[], float],
+    queue: Any, task_id: str, tell: Callable[[Task[Any]], object], pause: Callable[[], float]
 ) -> Outcome:
     """Call `tell` with a task at once and at each look, until it has ended; return its end.
 

@@ -77,10 +77,7 @@ async def wait_for_results_async(
 
 
 async def follow_async(
-    queue: Any,
-    task_id: str,
-    tell: Callable[[Task[Any]], object],
-    pause: Callable[[], float],
+    queue: Any, task_id: str, tell: Callable[[Task[Any]], object], pause: Callable[[], float]
 ) -> Outcome:
     """Call `tell` with a task at once and at each look, until it has ended; return its end.
 

@@ -172,9 +172,10 @@ class AsyncPermit:
 
     async def _let_go(self) -> str:
         """Return the name of the lease, which ends now, or ""; it is not extended any more."""
-        held, self._held = self._held, None
+        held = self._held
         if held:  # its name changes at each extension, the last of which may be under way
             await self._queue._leases.end(cast("Any", held))
+        self._held = None  # not before: a call that is cancelled leaves it to `close`
         return held.member if held else ""
 
     def __del__(self) -> None:

@@ -726,11 +726,7 @@ class DPQ(QueueLife[P]):
         return self._session.run(self._operations.get, task_id, key)
 
     def peek(
-        self,
-        n: int = 10,
-        state: TaskState | str = TaskState.READY,
-        *,
-        after: str | None = None,
+        self, n: int = 10, state: TaskState | str = TaskState.READY, *, after: str | None = None
     ) -> list[Task[P]]:
         """Look at the first `n` tasks of one state, best or soonest first.
 

@@ -729,11 +729,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
         return await self._session.run(self._operations.get, task_id, key)
 
     async def peek(
-        self,
-        n: int = 10,
-        state: TaskState | str = TaskState.READY,
-        *,
-        after: str | None = None,
+        self, n: int = 10, state: TaskState | str = TaskState.READY, *, after: str | None = None
     ) -> list[Task[P]]:
         """Look at the first `n` tasks of one state, best or soonest first.
 

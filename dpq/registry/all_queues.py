@@ -105,9 +105,7 @@ def forget_queues(redis: Any, names: Sequence[bytes]) -> int:
 
 
 def ask_queues(
-    redis: Any,
-    names: Sequence[bytes],
-    what: Callable[[Operations[Any]], Steps[Any]],
+    redis: Any, names: Sequence[bytes], what: Callable[[Operations[Any]], Steps[Any]]
 ) -> Iterator[tuple[str, Any]]:
     """Run one operation on several queues over one connection, some queues in each round trip.
 

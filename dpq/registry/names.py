@@ -13,7 +13,7 @@ from dpq.link.cluster import forbidden
 from dpq.model.errors import ConfigurationError
 from dpq.model.validation import queue_label
 from dpq.script.assembly import script
-from dpq.script.command import Command, CommandMaker, Steps, same
+from dpq.script.command import Command, CommandMaker, Steps, once, same
 from dpq.script.keys import REGISTRY
 from dpq.script.replies import Glance, read_glance
 from dpq.verbs.queue import QueueOperations
@@ -32,9 +32,7 @@ def readable(names: Sequence[bytes]) -> tuple[list[str], list[bytes]]:
 
 def absent(name: str) -> Steps[bool]:
     """Return True if nothing of a queue is stored."""
-    makes = CommandMaker(name)
-    found: int = yield makes._command("absent", [], same)
-    return bool(found)
+    return CommandMaker(name)._ask("absent", [], bool)
 
 
 def glance(queues: Sequence[QueueOperations[Any]], *, names: bool) -> Steps[Glance]:
@@ -46,8 +44,7 @@ def glance(queues: Sequence[QueueOperations[Any]], *, names: bool) -> Steps[Glan
     """
     confs = [queue.conf for queue in queues]
     keys = (REGISTRY if names else confs[0], *confs)
-    result: Glance = yield Command(script("glance"), keys, [""], read_glance)
-    return result
+    return once(Command(script("glance"), keys, [""], read_glance))
 
 
 class Sieve:

@@ -142,11 +142,8 @@ class Link:
         while True:
             try:
                 await self._take()
-            except RedisError as error:
-                self._tell_away(error)
-                await asyncio.sleep(RETRY_SECONDS)
-            except Exception:  # the spider would hang without a feeder
-                log.exception("%s: cannot take tasks, next try soon", self._queue.queue_name)
+            except Exception as error:  # the spider would hang without a feeder
+                self._tell("take tasks", error)
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _take(self) -> None:
@@ -184,12 +181,7 @@ class Link:
                 await self._flush()
                 await self._look_for_end()
             except Exception as error:  # the spider would hang without a writer
-                if isinstance(error, QueueFullError):
-                    self._tell_full(error)
-                elif isinstance(error, RedisError):
-                    self._tell_away(error)
-                else:
-                    log.exception("%s: cannot send, next try soon", self._queue.queue_name)
+                self._tell("send", error)
                 await asyncio.sleep(RETRY_SECONDS)
                 self._news.set()
 
@@ -229,29 +221,30 @@ class Link:
                     leases.let_go(task)
             results = await session_of(self._queue).run_all([verb() for verb, _ in chunk])
             for (_, task), result in zip(chunk, results, strict=True):
+                name = self._queue.queue_name
                 if isinstance(result, LeaseLostError):
                     self._listener.lease_lost()
-                    about = fields(
-                        "lease_lost", queue=self._queue.queue_name, task_id=task and task.id
-                    )
-                    log.warning("%s: %s", self._queue.queue_name, result, extra=about)
+                    about = fields("lease_lost", queue=name, task_id=task and task.id)
+                    log.warning("%s: %s", name, result, extra=about)
                 elif isinstance(result, DPQError):
-                    log.warning("%s: %s", self._queue.queue_name, result)
+                    log.warning("%s: %s", name, result)
                 elif isinstance(result, Exception):
                     raise result
             del self._verbs[: len(chunk)]
             count -= len(chunk)
 
-    def _tell_away(self, error: RedisError) -> None:
-        log.warning(
-            "%s: the server does not answer, next try in %g s: %s",
-            *(self._queue.queue_name, RETRY_SECONDS, error),
-        )
-
-    def _tell_full(self, error: QueueFullError) -> None:
-        if time.monotonic() - self._said_full >= 60 or not self._said_full:
-            self._said_full = time.monotonic()
-            log.warning("%s: requests wait for room: %s", self._queue.queue_name, error)
+    def _tell(self, what: str, error: Exception) -> None:
+        """Log why a loop waits for its next try; that the queue is full, once a minute."""
+        name = self._queue.queue_name
+        if isinstance(error, QueueFullError):
+            if time.monotonic() - self._said_full >= 60 or not self._said_full:
+                self._said_full = time.monotonic()
+                log.warning("%s: requests wait for room: %s", name, error)
+        elif isinstance(error, RedisError):
+            said = "%s: the server does not answer, next try in %g s: %s"
+            log.warning(said, name, RETRY_SECONDS, error)
+        else:
+            log.error("%s: cannot %s, next try soon", name, what, exc_info=error)
 
     # The end
 

@@ -215,12 +215,7 @@ class Scheduler:
                 more["key"] = hashlib.sha256(whole.encode()).hexdigest()
             anew = again and not self._options.start_once
             more["on_duplicate"] = "update" if anew else "error"
-        return Push(
-            payload,
-            request.priority,
-            group=self._group(request),
-            **more,
-        )
+        return Push(payload, request.priority, group=self._group(request), **more)
 
     def _with_cookies(self, request: Request) -> Request:
         """Give a redirect or retry the cookies that this spider would send: another may take it."""
@@ -240,18 +235,12 @@ class Scheduler:
 
     def _move(self, delivery: Delivery, request: Request) -> None:
         """Put a task that was pushed without a group into that of its slot, whose limit holds."""
-        task = delivery.task
-        key: str | None = self._key(request)
-        if task.key == key:  # the new task cannot have it before the end of this one
-            key = None
-        push = Push(
-            task.payload,
-            task.priority,
-            group=self._group(request),
-            key=key,
-            unique_for=self._options.unique_for if key else None,
-            on_duplicate="update" if key else "keep",
-        )
+        task, key = delivery.task, self._key(request)
+        more: dict[str, Any] = {}
+        if task.key != key:  # the new task cannot have it before the end of this one
+            seen = self._options.unique_for
+            more = {"key": key, "unique_for": seen, "on_duplicate": "update"}
+        push = Push(task.payload, task.priority, group=self._group(request), **more)
         self._opened.push(push, request)
         self._opened.end(delivery)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from dpq.model.errors import ConfigurationError
 from dpq.script.keys import queue_of
-from dpq.script.values import read_texts
+from dpq.script.values import in_rows, read_texts
 
 GIVEN_UP = 2
 """The reply of `rate_limited` if the task has become a dead letter."""
@@ -49,8 +49,7 @@ def other_format(queue_name: str, known: str, stored: str) -> ConfigurationError
 
 def read_settings(reply: list[bytes]) -> dict[str, str]:
     """Read the reply of configure; leave out a format that is no number, since it is damaged."""
-    texts = read_texts(reply)
-    settings = dict(zip(texts[::2], texts[1::2], strict=True))
+    settings: dict[str, str] = dict(in_rows(read_texts(reply), 2))
     # Lua/lib/refusal.lua has the same test.
     if not re.fullmatch("[0-9]+", settings.get("format", "0")):
         del settings["format"]

@@ -1,13 +1,13 @@
 """The replies of the scripts `stats`, `history` and `events` -> values of the model. No I/O."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import repeat
 from typing import Any
 
 from dpq.model.history import BOUNDS, OTHER_NAMES, Event, Granted, Slot, Times
 from dpq.model.moments import moment_of
 from dpq.model.reports import QueueStats
-from dpq.script.values import read_texts
+from dpq.script.values import in_rows, read_texts
 
 _STATES = ("ready", "delayed", "invisible", "waiting", "dead")
 
@@ -31,16 +31,11 @@ def _counts(names: Iterable[str], counts: Iterable[Any]) -> dict[str, Any]:
     return found | {"wait": wait, "run": run, "oldest_ready": seconds}
 
 
-def read_slots(seconds: int) -> Callable[[list[Any]], list[Slot]]:
-    """Make the reader of history, for slots of so many seconds."""
-
-    def read(reply: list[Any]) -> list[Slot]:
-        names = read_texts(reply[0])
-        pairs = zip(names[::2], names[1::2], strict=True)
-        long = {short: OTHER_NAMES.get(name, name) for name, short in pairs}
-        return [slot for text in read_texts(reply[1:]) if (slot := _read_slot(text, long, seconds))]
-
-    return read
+def read_slots(seconds: int, reply: list[Any]) -> list[Slot]:
+    """Read the reply of history, for slots of that many seconds."""
+    pairs = in_rows(read_texts(reply[0]), 2)
+    long = {short: OTHER_NAMES.get(name, name) for name, short in pairs}
+    return [slot for text in read_texts(reply[1:]) if (slot := _read_slot(text, long, seconds))]
 
 
 def _read_slot(text: str, long: Mapping[str, str], seconds: int) -> Slot | None:
@@ -75,9 +70,8 @@ def _granted(text: str) -> Granted:
 def read_events(reply: list[Any]) -> tuple[str, list[Event]]:
     """Read the reply of events: where the next call goes on, or "", and the events."""
     found = []
-    for place, fields in zip(reply[1::2], reply[2::2], strict=True):
-        texts = read_texts(fields)
-        told: dict[str, Any] = dict(zip(texts[::2], texts[1::2], strict=True))
+    for place, fields in in_rows(reply[1:], 2):
+        told: dict[str, Any] = dict(in_rows(read_texts(fields), 2))
         try:
             at = moment_of(int(told.pop("at")))
             frames = tuple(filter(None, told.pop("frames", "").split("\t")))

@@ -7,7 +7,7 @@ the client returned it: ints, bytes and lists of them. It must not send anything
 from __future__ import annotations  # the import makes no model for each `Task[P]`
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from dpq.limits.pools import UNTIL_OPENED_MS
@@ -207,54 +207,42 @@ def read_ack(task_id: str, reply: list[Any]) -> bool | Later:
     return False if reply[1] == 0 else read_later(reply[1], task_id)
 
 
-def read_fail(task_id: str) -> Callable[[int | bytes], int | Later]:
-    """Make a reader for the reply of fail."""
-    read = read_lease("fail", task_id)
-    return lambda reply: read(reply) if isinstance(reply, int) else read_later(reply, task_id)
+def read_fail(task_id: str, reply: int | bytes) -> int | Later:
+    """Read the reply of fail."""
+    if isinstance(reply, int):
+        return read_lease("fail", task_id, reply)
+    return read_later(reply, task_id)
 
 
-def read_lease(action: str, task_id: str) -> Callable[[int], int]:
-    """Make a reader for the reply to a call that needs the live token."""
-
-    def read(reply: int) -> int:
-        if reply in (Code.LEASE_LOST, Code.CANCELLED):
-            raise LeaseLostError(action, [task_id], cancelled=reply == Code.CANCELLED)
-        return reply
-
-    return read
+def read_lease(action: str, task_id: str, reply: int) -> int:
+    """Read the reply to a call that needs the live token."""
+    if reply in (Code.LEASE_LOST, Code.CANCELLED):
+        raise LeaseLostError(action, [task_id], cancelled=reply == Code.CANCELLED)
+    return reply
 
 
-def read_change(action: str, task: TaskName, queue_name: str) -> Callable[[int], None]:
-    """Make a reader for the reply to a call that needs a live task."""
-
-    def read(reply: int) -> None:
-        if reply == Code.NOT_FOUND:
-            raise TaskNotFoundError(task.id, queue_name, action, key=task.key or None)
-        if reply == Code.RUNNING and action == "cancel":
-            raise ConfigurationError(
-                f"{task} is running, and stays: running=True cancels a running task, too"
-            )
-        if reply == Code.RUNNING:
-            raise ConfigurationError(
-                f"{task} is running: of a running task only the priority can change; "
-                "its holder can say set_visibility"
-            )
-
-    return read
+def read_change(action: str, task: TaskName, queue_name: str, reply: int) -> None:
+    """Read the reply to a call that needs a live task."""
+    if reply == Code.NOT_FOUND:
+        raise TaskNotFoundError(task.id, queue_name, action, key=task.key or None)
+    if reply == Code.RUNNING and action == "cancel":
+        raise ConfigurationError(
+            f"{task} is running, and stays: running=True cancels a running task, too"
+        )
+    if reply == Code.RUNNING:
+        raise ConfigurationError(
+            f"{task} is running: of a running task only the priority can change; "
+            "its holder can say set_visibility"
+        )
 
 
-def read_stored(codec: Codec[P], ids: list[str], reply: list[Any]) -> list[Task[P] | None]:
-    """Read the reply of get: None for an id that is not stored."""
-    found: list[Task[P] | None] = []
-    for task_id, (state, until, record, body) in zip(ids, in_rows(reply, 4), strict=True):
-        if state:
-            name, _, of_key = state.decode("utf-8", "replace").partition(" ")
-            found.append(
-                stored_task(codec, of_key or task_id, TaskState(name), until, record, body)
-            )
-        else:
-            found.append(None)
-    return found
+def read_stored(codec: Codec[P], task_id: str, reply: list[Any]) -> Task[P] | None:
+    """Read the reply of get for one id or key: None if it is not stored."""
+    state, until, record, body = reply
+    if not state:
+        return None
+    name, _, of_key = state.decode("utf-8", "replace").partition(" ")
+    return stored_task(codec, of_key or task_id, TaskState(name), until, record, body)
 
 
 def read_page(codec: Codec[P], state: TaskState, reply: list[Any]) -> list[Task[P]]:

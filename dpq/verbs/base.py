@@ -83,11 +83,7 @@ class OperationsBase(CommandMaker, Generic[P]):
         return bool(stands)
 
     def configure(
-        self,
-        *,
-        create: bool = False,
-        named: dict[str, str] | None = None,
-        replace: bool = False,
+        self, *, create: bool = False, named: dict[str, str] | None = None, replace: bool = False
     ) -> Steps[dict[str, str]]:
         """Write the settings that this client names and no client has named before; read all."""
         named = self.named if named is None else named

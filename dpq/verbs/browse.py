@@ -153,8 +153,8 @@ class Browser(LimitOperations):
         """List up to `most` groups: the largest, by name, or those that open first."""
         start = start or ("0" if way == "closed" else "")
         args: list[str | bytes | int | float] = [way, start, behind, most]
-        texts: list[str] = yield self._command("find_groups", args, read_texts)
-        counts = {name: int(count) for name, count in zip(texts[::2], texts[1::2], strict=True)}
+        texts = yield self._command("find_groups", args, read_texts)
+        counts = {name: int(count) for name, count in in_rows(texts, 2)}
         if way == "largest":
             return sorted(counts, key=lambda name: (-counts[name], name))[:most]
         return (sorted(counts, key=str.encode) if way == "name" else list(counts))[:most]

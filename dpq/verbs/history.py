@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Collection
+from functools import partial
 
 from dpq.model.errors import ConfigurationError
 from dpq.model.history import CHANGES, Event, Granted, Slot
@@ -36,7 +37,7 @@ class HistoryOperations(CommandMaker):
         is_day = seconds <= MINUTES * MINUTE
         ring, length, kept = ("m", MINUTE, MINUTES) if is_day else ("q", QUARTER, QUARTERS)
         most = min(kept, int(seconds // length) + 1)
-        return self._ask("history", [self._now(), ring, most], read_slots(length))
+        return self._ask("history", [self._now(), ring, most], partial(read_slots, length))
 
     def granted(self) -> Steps[list[Granted]]:
         """Read what limits had granted at each minute of the last hour."""

@@ -184,8 +184,7 @@ class LimitOperations(CommandMaker):
 
     def names(self) -> Steps[list[str]]:
         """List about a thousand names of the queues of this server."""
-        texts: list[str] = yield self._command("names", ["0"], read_texts)
-        return texts[1:]
+        return self._ask("names", ["0"], lambda reply: read_texts(reply[1:]))
 
 
 def read_permit(reply: list[Any]) -> PermitAnswer:

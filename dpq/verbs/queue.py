@@ -48,13 +48,7 @@ from dpq.model.validation import (
     whole_number,
 )
 from dpq.script import replies
-from dpq.script.command import (
-    Command,
-    Steps,
-    all_of,
-    leased,
-    same,
-)
+from dpq.script.command import Command, Steps, all_of, leased, same
 from dpq.script.error_source import source_of
 from dpq.script.records import SPENT
 from dpq.script.refusals import Code
@@ -262,11 +256,10 @@ class QueueOperations(
             except Exception:
                 if not tasks:
                     raise
-                return Batch(
-                    tasks, [], failed=failed, buried=buried, waits_ms=waits
-                )  # leased tasks must reach the caller
+                batch = Batch([], [])  # the tasks that are leased must reach the caller
+                break
             if failed and not tasks:
-                return Batch([], [], failed=failed, buried=buried)
+                break
             size += batch.size
             if short and len(batch.tasks) < count and (not tasks or size < most_bytes):
                 short = False  # pop may find more tasks, which pop_plain refuses
@@ -274,14 +267,10 @@ class QueueOperations(
             if batch.again or (batch.unreadable and not tasks):
                 continue
             if len(batch.tasks) < count or len(tasks) >= most or size >= most_bytes:
-                return batch._replace(
-                    tasks=tasks,
-                    unreadable=[],
-                    refused=(),
-                    failed=failed,
-                    buried=buried,
-                    waits_ms=waits,
-                )
+                break
+        return batch._replace(
+            tasks=tasks, unreadable=[], refused=(), failed=failed, buried=buried, waits_ms=waits
+        )
 
     # Ending or going on with a delivery
 
@@ -356,7 +345,7 @@ class QueueOperations(
     def extend(self, task: Task[P], seconds: float) -> Steps[int]:
         args = [self._now(), leased(task).id, task.token]
         args.append(milliseconds("seconds", seconds, least=0.001))
-        read = replies.read_lease("extend", task.id)
+        read = partial(replies.read_lease, "extend", task.id)
         return self._ask("extend", args, lambda reply: read(reply[0]))
 
     def extend_many(self, leases: Sequence[tuple[Any, float]]) -> Steps[list[Kept]]:
@@ -425,7 +414,7 @@ class QueueOperations(
         later = None
         while True:
             args = [self._now(), task.id, _token(task, later), *tail]
-            done = yield self._command("fail", args, replies.read_fail(task.id))
+            done = yield self._command("fail", args, partial(replies.read_fail, task.id))
             if not isinstance(done, Later):
                 return int(done)
             later = done
@@ -468,7 +457,7 @@ class QueueOperations(
         return self._of_holder("rate_limited", "rate_limited of", task, ms, scope, *more)
 
     def _of_holder(self, script: str, action: str, task: Task[Any], *more: Any) -> Steps[int]:
-        read = replies.read_lease(action, leased(task).id)
+        read = partial(replies.read_lease, action, leased(task).id)
         return self._ask(script, [self._now(), task.id, task.token, *more], read)
 
     def finish(

@@ -34,14 +34,11 @@ class StoredOperations(OperationsBase[P]):
 
     def get(self, id_: str | None, key: str | None) -> Steps[Task[P]]:
         name = task_name(id_, key)
-
-        def read(reply: list[Any]) -> Task[P]:
-            found = replies.read_stored(self._codec, [name.id], reply)[0]
-            if found is None:
-                raise TaskNotFoundError(name.id, self.queue_name, "get", key=name.key or None)
-            return found
-
-        task: Task[P] = yield self._command("get", [f"\t{name.key}" if name.key else name.id], read)
+        read = partial(replies.read_stored, self._codec, name.id)
+        asked = f"\t{name.key}" if name.key else name.id
+        task: Task[P] | None = yield self._command("get", [asked], read)
+        if task is None:
+            raise TaskNotFoundError(name.id, self.queue_name, "get", key=name.key or None)
         if task.state is not TaskState.INVISIBLE:
             return task
         outcome = yield self._command(
@@ -52,16 +49,9 @@ class StoredOperations(OperationsBase[P]):
     def examine(self, id_: str) -> Steps[tuple[Outcome, Task[P] | None]]:
         """Read what has become of a task, and the task if it has not ended, in one round trip."""
         known = task_id(id_)
-
-        def read(reply: list[Any]) -> Task[P] | None:
-            return replies.read_stored(self._codec, [known], reply)[0]
-
-        both: list[Any] = yield from all_of(
-            [
-                self._ask("get", [known], read),
-                self._ask("result", [self._now(), known], partial(read_outcome, known)),
-            ]
-        )
+        read = partial(replies.read_stored, self._codec, known)
+        end = self._ask("result", [self._now(), known], partial(read_outcome, known))
+        both: list[Any] = yield from all_of([self._ask("get", [known], read), end])
         task, outcome = both
         live = task and task.state is not TaskState.DEAD and outcome.state == "live"
         return outcome, _with_progress(task, outcome) if live else None
@@ -117,14 +107,14 @@ class StoredOperations(OperationsBase[P]):
         units = "" if cost is None else write_cost(cost)
         wait = "" if delay is None else delay_milliseconds(delay)
         name = task_name(id_, key)
-        read = replies.read_change("update", name, self.queue_name)
+        read = partial(replies.read_change, "update", name, self.queue_name)
         args = [self._now(), name.id, *priority_or_none(priority), wait, name.key, units]
         return self._ask("update", args, read)
 
     def cancel(self, id_: str | None, key: str | None, *, running: bool = True) -> Steps[None]:
         """Remove a live task; one that is running only if `running`."""
         name = task_name(id_, key)
-        read = replies.read_change("cancel", name, self.queue_name)
+        read = partial(replies.read_change, "cancel", name, self.queue_name)
         args = [self._now(), name.id, name.key]
         return self._ask("cancel", args if running else [*args, "0"], read)
 

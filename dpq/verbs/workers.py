@@ -29,7 +29,7 @@ _COUNT = r"\d{1,15}"  # Python may refuse to make an int of more digits
 
 _STORED = re.compile(
     rf"(?P<seen>{_COUNT}) (?P<since>-?{_COUNT}) (?P<running>{_COUNT}) (?P<concurrency>{_COUNT}) "
-    rf"(?P<pid>{_COUNT}) (?P<version>\S+)\t(?P<host>[^\t]*)\t(?P<name>.*)",
+    rf"(?P<pid>{_COUNT}) (?P<version>[^/\s]+)/?(?P<program>\S*)\t(?P<host>[^\t]*)\t(?P<name>.*)",
     re.DOTALL | re.ASCII,
 )
 
@@ -201,13 +201,10 @@ def lease_info(queue_name: str, task: Task[Any], now_ms: float, told: _Told) -> 
     if worker:
         holder = {"worker": worker.name, "worker_id": worker.id}
         holder |= {"host": worker.host, "pid": worker.pid}
+    shared = ("id", "token", "group", "attempt", "max_attempts")
     return LeaseInfo(
-        id=task.id,
-        token=task.token,
+        **{name: getattr(task, name) for name in shared},
         queue=queue_name,
-        group=task.group,
-        attempt=task.attempt,
-        max_attempts=task.max_attempts,
         since=moment_of(task.token / 1000),
         until=task.visible_until or moment_of(now_ms),
         held_seconds=max(0.0, now_ms / 1000 - task.token / 1e6),

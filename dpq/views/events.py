@@ -37,7 +37,12 @@ def event_text(event: Event) -> EventText:
     kind, detail = kind_text(event.kind), event.detail
     if event.kind == "limit_set":
         return EventText(kind, _change_text(event))
-    if event.kind in ("dead", "failed", "by_hand"):  # the detail is the text of another program
+    if event.kind in (
+        "dead",
+        "failed",
+        "by_hand",
+        "deployed",
+    ):  # the detail is the text of another program
         return EventText(kind, detail + _by(event))
     if event.kind == "learned":
         return EventText(kind, f"a rate of {detail}")
@@ -96,9 +101,10 @@ def changes(events: Sequence[Event], workers: Sequence[WorkerInfo], now_ms: floa
     began: dict[str, list[datetime]] = {}
     for worker in workers:
         if worker.since.timestamp() * 1000 >= now_ms - DAY_MS:
-            began.setdefault(worker.version, []).append(worker.since)
-    for version, times in began.items():
-        said = f"{len(times)} of {len(workers)} workers began, with DPQ {version}"
+            version = f"version {worker.program}, " * bool(worker.program)
+            began.setdefault(f"{version}DPQ {worker.version}", []).append(worker.since)
+    for versions, times in began.items():
+        said = f"{len(times)} of {len(workers)} workers began, with {versions}"
         found.append(Change(max(times), said))
     return sorted(found, key=lambda each: each.at, reverse=True)
 

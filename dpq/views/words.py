@@ -84,13 +84,16 @@ def say_drain(drain: Drain) -> str:
 
 
 def worst_first(verdicts: Iterable[Verdict]) -> list[Verdict]:
-    """Return the verdicts that need attention, those of `LEAST_URGENT` last; of equal states the
-    longest first."""
+    """Return the verdicts that need attention, those of `LEAST_URGENT` last, then those with
+    warnings; of equal states the longest first."""
     last = datetime.max.replace(tzinfo=UTC)
     states = [*(each for each in VerdictState if each not in LEAST_URGENT), *LEAST_URGENT]
     return sorted(
-        (each for each in verdicts if each.needs_person),
-        key=lambda each: (states.index(each.state), each.since or last, each.queue),
+        (each for each in verdicts if each.needs_person or each.warnings),
+        key=lambda each: (
+            *(not each.needs_person, states.index(each.state)),
+            *(each.since or last, each.queue),
+        ),
     )
 
 

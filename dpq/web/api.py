@@ -14,14 +14,14 @@ from starlette.responses import Response
 
 from dpq import ConfigurationError, Push
 from dpq.limits.limits import EVERY_GROUP
-from dpq.types import Slot, Verdict
+from dpq.types import Slot
 from dpq.views.limit_change import make
 from dpq.views.sampler import Snapshot
 from dpq.views.words import say_state
 from dpq.views.workers import Working, working
 from dpq.web.forms import act_on_ids, act_on_worker, begin_job, job_json, job_of, value_of
 from dpq.web.limit_pages import closed_first, group_names, rules_of
-from dpq.web.pages import PAGE, filter_of, look_of, read_batches
+from dpq.web.pages import PAGE, filter_of, look_of, read_batches, shows_payloads
 from dpq.web.render import plain
 from dpq.web.site import Call, View, read_number, read_whole
 from dpq.web.task_pages import ALL, leases_of, left_of, search, see, write_search
@@ -57,14 +57,10 @@ def task_json(task: Any, payloads: bool = True) -> dict[str, Any]:
     return {name: plain(value) for name, value in fields.items()}
 
 
-def verdict_json(verdict: Verdict) -> dict[str, Any]:
-    """Write a verdict, with its sentence."""
-    return {"sentence": str(verdict), **verdict.model_dump(mode="json")}
-
-
 def queue_json(name: str, snapshot: Snapshot) -> dict[str, Any]:
     """Write the snapshot of a queue."""
-    survey = snapshot.survey
+    survey, verdict = snapshot.survey, snapshot.verdict
+    pace = snapshot.pace._asdict().items()
     return {
         "queue": name,
         "stats": snapshot.stats.model_dump(),
@@ -75,12 +71,9 @@ def queue_json(name: str, snapshot: Snapshot) -> dict[str, Any]:
         "live": survey.live,
         "max_tasks": survey.max_tasks or None,
         "max_waiting": survey.max_waiting or None,
-        "pace": {
-            name: None if value == math.inf else value
-            for name, value in snapshot.pace._asdict().items()
-        },
+        "pace": {name: None if value == math.inf else value for name, value in pace},
         "drain": say_state(snapshot, survey.now_ms),
-        "verdict": verdict_json(snapshot.verdict),
+        "verdict": {"sentence": str(verdict), **verdict.model_dump(mode="json")},
     }
 
 
@@ -113,7 +106,7 @@ def tasks(call: Call) -> Response:
     if not 1 <= most <= MOST:
         raise ConfigurationError(f"n is {most}: it must be from 1 to {MOST}")
     hits = search(call, chosen, most, everywhere=everywhere)
-    payloads = call.site.guard.access.payloads and call.query.get("payload") != "0"
+    payloads = shows_payloads(call)
     return call.answer(
         {
             "tasks": [task_json(task, payloads) for task in hits.tasks],
@@ -127,19 +120,14 @@ def tasks(call: Call) -> Response:
 
 def task(call: Call) -> Response:
     """Read one task: why it is not running, its worker, and what has happened."""
-    seen = see(call, call.part("id"))
-    fields = task_json(seen.task, call.site.guard.access.payloads)
-    why = {name: value for name, value in seen.why._asdict().items() if name != "limits"}
-    held = seen.holder and plain(seen.holder) | {"token": str(seen.holder.token)}
+    seen, payloads = see(call, call.part("id")), call.site.guard.access.payloads
     told = {
-        "why": why,
-        "holder": held,
+        "why": {name: value for name, value in seen.why._asdict().items() if name != "limits"},
+        "holder": seen.holder and plain(seen.holder) | {"token": str(seen.holder.token)},
         "events": [event.model_dump(mode="json") for event in seen.events],
-        "result": seen.result.model_dump(mode="json")
-        if seen.result and call.site.guard.access.payloads
-        else None,
+        "result": seen.result.model_dump(mode="json") if seen.result and payloads else None,
     }
-    return call.answer(fields | told)
+    return call.answer(task_json(seen.task, payloads) | told)
 
 
 def limits(call: Call) -> Response:

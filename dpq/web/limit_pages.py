@@ -27,7 +27,6 @@ T = TypeVar("T")
 
 WAYS = {
     "": "closed first",
-    "largest": "most waiting",
     "closed": "open next",
     "own": "own limits",
     "name": "by name",
@@ -61,11 +60,9 @@ def group_names(call: Call) -> tuple[list[str], dict[str, Any] | None]:
             names = [named, *names][:PAGE]  # a group without waiting tasks is not in the list
         last = {"way": "name", "q": named, "behind": names[-1]} if len(names) == PAGE else None
         return names, last
-    names = call.shared("groups_by", "largest", "", "", PAGE)
-    if way != "largest":  # the closed groups that open last, then the largest groups
-        last = call.shared("groups_by", "closed", str(1 - PAGE), "", PAGE - 1)
-        names = list(dict.fromkeys([*last, *names]))[:SCOPES]
-    return names, None
+    closed = call.shared("groups_by", "closed", str(1 - PAGE), "", PAGE - 1)  # that open last
+    largest = call.shared("groups_by", "largest", "", "", PAGE)
+    return list(dict.fromkeys([*closed, *largest]))[:SCOPES], None
 
 
 def closed_first(groups: Sequence[LimitState]) -> list[LimitState]:
@@ -96,7 +93,6 @@ def limits(call: Call) -> Response:
         q=call.query.get("q", ""),
         following=following,
         now_ms=now_ms,
-        names=names,
     )
 
 

@@ -8,13 +8,13 @@ from starlette.responses import Response
 from dpq import ConfigurationError
 from dpq.model.diagnosis import explain
 from dpq.model.filter import Filter
-from dpq.model.history import FAILED_KINDS
+from dpq.model.history import CHANGES, FAILED_KINDS
 from dpq.model.task import task_state
 from dpq.registry.all_queues import inspect_server
 from dpq.types import BatchState
 from dpq.verbs.browse import LOOK_A_PAGE, LOOK_MOST
 from dpq.views.charts import SPANS
-from dpq.views.events import SHOWN, failures
+from dpq.views.events import SHOWN, changes, failures
 from dpq.views.words import batch_counts, batch_left
 from dpq.web.site import Call, read_number
 
@@ -26,7 +26,8 @@ def queue(call: Call) -> Response:
     """Show one queue: states, rates, sparklines, closed groups, workers, history."""
     name = call.query.get("span", "1h")
     chosen = name if name in SPANS else "1h"
-    snapshot = call.site.snapshot(call.name)
+    snapshot, now_ms = call.site.snapshot(call.name), call.site.now_ms()
+    made = call.site.events(call.name, *CHANGES)
     return call.render(
         "queue.html",
         snapshot=snapshot,
@@ -34,8 +35,8 @@ def queue(call: Call) -> Response:
         spans=SPANS,
         chosen=chosen,
         story=call.site.story(call.name, SPANS[chosen]),
-        changes=call.site.changes(call.name)[:SHOWN],
-        failures=failures(call.site.events(call.name, *FAILED_KINDS), call.site.now_ms()),
+        changes=changes(made, snapshot.workers, now_ms)[:SHOWN],
+        failures=failures(call.site.events(call.name, *FAILED_KINDS), now_ms),
     )
 
 
@@ -141,9 +142,8 @@ def shows_payloads(call: Call) -> bool:
 
 def dead(call: Call) -> Response:
     """Show dead letters by reason and error."""
-    snapshot = call.site.snapshot(call.name)
-    kinds = call.shared("kinds", look_of(call)) if snapshot.stats.dead else None
-    return call.render("dead.html", snapshot=snapshot, kinds=kinds)
+    some = call.site.snapshot(call.name).stats.dead
+    return call.render("dead.html", kinds=call.shared("kinds", look_of(call)) if some else None)
 
 
 def server(call: Call) -> Response:

@@ -132,18 +132,9 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     filters: list[Any] = [attempt_of, coded, event_text, kind_text, moment, number, one_line_of]
-    filters += [pretty, quota_text, rate, schedule, segment, span]
+    filters += [pretty, quota_text, rate, schedule, span]
     made.filters |= {function.__name__: function for function in filters}
-    functions: list[Any] = [
-        drain_ms,
-        drawn,
-        gauges,
-        hangs,
-        hour_chart,
-        hour_text,
-        limited_by,
-        points,
-    ]
-    functions += [say_drain, say_quiet, say_state, spent, used_by]
+    functions: list[Any] = [drain_ms, drawn, gauges, hangs, hour_chart, hour_text, limited_by]
+    functions += [points, say_drain, say_quiet, say_state, spent, used_by]
     made.globals |= {function.__name__: function for function in functions}
     return made

@@ -18,7 +18,7 @@ from dpq.model.filter import Filter
 from dpq.model.history import CHANGES
 from dpq.model.masking import server_name
 from dpq.script.command import Steps
-from dpq.types import Event, Verdict, VerdictState
+from dpq.types import Event, VerdictState
 from dpq.verbs.browse import LOOK, LOOK_MOST, Browser, Found
 from dpq.views.events import Change, changes
 from dpq.views.sampler import Snapshot
@@ -47,15 +47,6 @@ class Way(NamedTuple):
     fields: dict[str, str] | None = None  # the fields of the form; None for a link
 
 
-class Wrong(NamedTuple):
-    """A queue that needs attention."""
-
-    queue: str
-    verdict: Verdict
-    ways: list[Way]
-    changed: Change | None
-
-
 class Bound(NamedTuple):
     """The queues that a page has looked at, of how many, and those that could not be read."""
 
@@ -76,16 +67,14 @@ def overview(call: Call) -> Response:
     read = {name: found for name, (found, _) in known.items() if found}
     worst = call.site.places.order(found.verdict for found in read.values())
     last = last_changes(call, {each.queue: read[each.queue] for each in worst[:PAGE]})
-    wrong = [
-        Wrong(each.queue, each, ways(call, read[each.queue]), last.get(each.queue))
-        for each in worst
-    ]
     errors = {name: error for name, (_, error) in known.items() if error}
     return call.render(
         "overview.html",
-        wrong=wrong[:PAGE],
-        on_top={each.queue for each in wrong[:PAGE]},
-        wrongs=len(wrong) + len(errors),
+        wrong=[(each, ways(call, read[each.queue]), last[each.queue]) for each in worst[:PAGE]],
+        on_top={each.queue for each in worst[:PAGE]},
+        wrongs=sum(each.needs_person for each in worst) + len(errors),
+        warned=sum(not each.needs_person for each in worst),
+        left_out=len(worst[PAGE:]),
         bound=Bound(len(known), len(every), errors),
         rows=[(name, *rows[name]) for name in page],
         total=len(names),

@@ -16,14 +16,13 @@ from starlette.responses import RedirectResponse, Response
 from dpq import DPQ, ConfigurationError, DPQError
 from dpq.explain.operations import Operations
 from dpq.explain.verdict import no_such_queue
-from dpq.model.history import CHANGES, Granted
+from dpq.model.history import Granted
 from dpq.model.validation import one_line
 from dpq.queue.inside import operations_of, session_of
 from dpq.script.command import Steps
 from dpq.types import Event
 from dpq.verbs.history import MAX_EVENTS
 from dpq.views.charts import Span, Story, story
-from dpq.views.events import Change, changes
 from dpq.views.sampler import Directory, Snapshot, Watch, ask_all, one_each, read_all
 from dpq.views.shared import Shared
 from dpq.views.words import Places
@@ -93,11 +92,6 @@ class Site:
         watch = self.watch(name)
         return self.shared.get(("events", name, kinds), partial(watch.events, *kinds))
 
-    def changes(self, name: str) -> list[Change]:
-        """Return what has changed on a queue in the last day, the newest first."""
-        workers = self.snapshot(name).workers
-        return changes(self.events(name, *CHANGES), workers, self.now_ms())
-
     def task_events(self, name: str, id_: str) -> list[Event]:
         """Return the events of a task, the oldest first, some seconds old at most."""
         watch = self.watch(name)
@@ -118,11 +112,8 @@ class Site:
 
     def granted(self, name: str) -> list[Granted]:
         """Return what limits had granted at each minute of the last hour, at most 30 s old."""
-        watch = self.watch(name)
-
-        def read() -> list[Granted]:
-            return session_of(watch.queue).run(operations_of(watch.queue).granted)
-
+        queue = self.watch(name).queue
+        read = partial(session_of(queue).run, operations_of(queue).granted)
         return self.shared.get(("granted", name), read, STORY_SECONDS)
 
     def snapshot(self, name: str) -> Snapshot:

@@ -142,7 +142,6 @@ def tasks(call: Call) -> Response:
     states = STATES if everywhere else [chosen.of_state]
     return call.render(
         "tasks.html",
-        snapshot=call.site.snapshot(call.name),
         chosen=chosen,
         everywhere=everywhere,
         hits=hits,

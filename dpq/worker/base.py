@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, get_args
 
 from dpq.model.errors import ConfigurationError
 from dpq.model.log_fields import fields
-from dpq.model.validation import MAX_ATTEMPTS, MAX_SECONDS, number, whole_number
+from dpq.model.validation import MAX_ATTEMPTS, MAX_SECONDS, label, number, whole_number
 from dpq.queue.base import QueueBase, check_one_client
 from dpq.queue.inside import process_name, session_of
 from dpq.worker.handlers import (
@@ -76,6 +76,7 @@ class WorkerBase(Generic[Q]):
         from_errors: bool = True,
         grace: float = DEFAULT_GRACE,
         name: str | None = None,
+        version: str | None = None,
         before: Callable[[Context[Q]], Any] | None = None,
         after: Callable[[Context[Q], BaseException | None], Any] | None = None,
         on_error: Callable[[Context[Q], BaseException], Any] | None = None,
@@ -121,6 +122,8 @@ class WorkerBase(Generic[Q]):
             grace: Seconds that running handlers have to finish after `stop`, from 0 to 10 years;
                 then their tasks are given back, uncounted.
             name: The name that `dpq workers` shows; None makes one of host and process.
+            version: The version of your program, such as its commit, one word. If a worker begins
+                with another one than the worker before, the queue has an event of it.
             before: A function that is called with the context before each handler.
             after: A function that is called with the context and the error, or None, when a
                 handler has ended.
@@ -144,7 +147,8 @@ class WorkerBase(Generic[Q]):
             self._weights, self._strict = list(queues.values()), False
         for weight in self._weights:
             whole_number("weight", weight, 1, MAX_ATTEMPTS)
-        for what, hook in (("before", before), ("after", after), ("on_error", on_error)):
+        hooks: dict[str, Any] = {"before": before, "after": after, "on_error": on_error}
+        for what, hook in hooks.items():
             if hook is not None and not callable(hook):
                 raise ConfigurationError(f"{what} is {hook!r}: it must be a function")
             if self._blocking and awaits(hook):
@@ -162,6 +166,9 @@ class WorkerBase(Generic[Q]):
                 number(what, seconds, "seconds", 0.001, MAX_SECONDS)
         self.grace, self.visibility, self.time_limit = grace, visibility, time_limit
         self.name = name or process_name()
+        if version is not None and label("version", version).split() != [version]:
+            raise ConfigurationError(f"version is {version!r}: it must be one word")
+        self.version = version or ""
         self.given_back = 0
         named = by_name(handlers)
         self._deliveries = Deliveries(self.name, self.queues, visibility, named=named)
@@ -172,12 +179,10 @@ class WorkerBase(Generic[Q]):
             find=finder(handlers, blocking=self._blocking),
             named=named,
             time_limit=time_limit,
-            before=before,
-            after=after,
-            on_error=on_error,
             keep=kept_for(keep_result),
             backoff=backoff,
             from_errors=from_errors,
+            **hooks,
         )
         self.handled = self._calls.handled
         self._state = RunState()
@@ -267,6 +272,7 @@ class WorkerBase(Generic[Q]):
             concurrency=self.concurrency,
             prefetch=self.prefetch,
             visibility=self.visibility,
+            version=self.version,
             until_empty=until_empty,
             end=self._end,
         )

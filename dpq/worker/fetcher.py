@@ -166,7 +166,9 @@ class Fetcher:
         taken, complete = self._ask_each(room, beyond, by_queue)
         plan.learn(by_end, before, taken)
         watches = [each for index in heard for each in by_queue.get(index, [])]
-        if taken and complete and len(watches) == len(heard):
+        # A worker that is busy at once leaves its moments to others.
+        idle = len(taken) < room or self._moment > time.monotonic()
+        if taken and idle and complete and len(watches) == len(heard):
             wakeups.watches = watches
         elif taken or not complete:
             owed = owned_of_queues([by_queue.get(index, []) for index in heard])

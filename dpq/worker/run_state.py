@@ -91,6 +91,7 @@ class RunState:
     concurrency: int = 1
     prefetch: int = 0
     visibility: float | None = None
+    version: str = ""  # of the program
     until_empty: bool = False  # the run is to end when no live task is left in any of the queues
     end: Callable[[], None] = lambda: None
     stopping: bool = field(default=False, init=False)  # no handler begins any more

@@ -89,6 +89,7 @@ class AsyncTelling:
         """Make a heartbeat for each queue, with the tasks that the worker holds of it."""
         now = time.monotonic()
         host, pid, version = socket.gethostname(), os.getpid(), sys.modules["dpq"].__version__
+        version += self._state.version and f"/{self._state.version}"
         about = (self._run_id, self._name, host, pid, version)
         by_queue: list[list[Holding]] = [[] for _ in self._operations]
         for each in holdings:

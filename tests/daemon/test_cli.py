@@ -29,7 +29,6 @@ from dpq import (
     Reserve,
     TaskState,
 )
-from dpq.__main__ import main as program_main
 from dpq.cli import app
 from dpq.script.keys import key_of
 
@@ -586,6 +585,7 @@ def test_every_command_explains_itself(words: tuple[str, ...], command: Any) -> 
     for option in command.params:
         if getattr(option, "hidden", False):  # the program gives it to itself
             continue
+        assert option.help, option.name
         assert plain(option.help) in shown, option.name
         assert option.param_type_name == "argument" or option.opts[-1] in shown
         if option.envvar:
@@ -651,20 +651,22 @@ def test_a_reader_that_leaves_is_no_crash(url: str, name: str, q: DPQ) -> None:
     assert process.returncode == 1
 
 
-def test_ctrl_c_while_it_loads_is_one_word(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+INTERRUPTED = """
+import os, signal, sys
+class Interrupts:
+    def find_spec(self, name, *_):
+        if name == "dpq.cli":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupts())
+from _dpq import main
+main()
+"""
+
+
+def test_ctrl_c_while_it_loads_is_one_word() -> None:
     """No traceback, however early: the command line is not there yet."""
-
-    class Interrupts:
-        def find_spec(self, name: str, *_: object) -> None:
-            if name == "dpq.cli":
-                raise KeyboardInterrupt
-
-    monkeypatch.delitem(sys.modules, "dpq.cli")
-    monkeypatch.setattr(sys, "meta_path", [Interrupts(), *sys.meta_path])
-    with pytest.raises(SystemExit) as ended:
-        program_main()
-    assert ended.value.code == 130
-    assert capsys.readouterr() == ("", "interrupted\n")
+    run = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, check=False)
+    assert (run.returncode, run.stdout, run.stderr) == (130, b"", b"interrupted\n")
 
 
 # A private server

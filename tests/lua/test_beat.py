@@ -7,8 +7,8 @@ import pytest
 def beat(q):
     """Tells of a worker: how many handlers run, and for how long it has been there."""
 
-    def tell(worker="w", name="name", running=2, age=4.0):
-        q._session.run(q._operations.beat, worker, name, "host", 77, "0.1", running, 8, age)
+    def tell(worker="w", name="name", running=2, age=4.0, version="0.1"):
+        q._session.run(q._operations.beat, worker, name, "host", 77, version, running, 8, age)
 
     return tell
 
@@ -22,6 +22,16 @@ def test_what_is_stored(q, clock, probe, beat):
     beat()
     line = f"{clock.ms} {clock.ms - 4000} 2 8 77 0.1\thost\tname"
     assert probe.stored()["workers"] == {b"w": line.encode()}
+
+
+def test_a_new_version_of_its_program(q, beat):
+    """An event says so when a worker begins with another version than the one before, once."""
+    for worker, version in ("a", "a1/b2"), ("b", "a1/b2"), ("c", "c3"), ("c", "c3"), ("d", ""):
+        beat(worker, version=f"0.1+g77/{version}" if version else "0.1")
+    told = [event.detail for event in q.admin.events() if event.kind == "deployed"]
+    assert told == ["version a1/b2", "version a1/b2 -> c3"]
+    known = {each.id: (each.version, each.program) for each in q.admin.workers()}
+    assert (known["a"], known["d"]) == (("0.1+g77", "a1/b2"), ("0.1", ""))
 
 
 def test_forgotten(q, clock, probe, beat):

@@ -1,10 +1,11 @@
 -- beat: store the heartbeat of a worker, or its end. Remove workers that sent no heartbeat for `forget` ms.
 --
--- Keys: workers cancelled
+-- Keys: workers cancelled events changes
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id         of the worker
 -- ARGV[3]  age        number: ms that the worker has been running
--- ARGV[4]  about      running, concurrency, pid, version TAB host TAB name; "" when the worker ends
+-- ARGV[4]  about      running, concurrency, pid, version TAB host TAB name; "" when the worker ends. The version is
+--                     that of DPQ, or that, a slash, and the version of the program
 -- ARGV[5]  forget     number: ms without a heartbeat after which a worker is removed
 -- ARGV[6]  doing      how many leases the worker holds, ms of its longest running handler (-1 for none), id of that
 --                     task ("-" for none), TAB, the tokens of its leases; "" when the worker holds no lease
@@ -12,10 +13,11 @@
 --
 -- Returns {quiet, token, ...}: 1 if the worker is to take no new tasks, else 0; then the tokens of its leases whose
 -- tasks were cancelled. A worker that was removed meanwhile stays quiet: nothing has told it to go on. Each call
--- checks a few other workers, chosen at random; the last worker goes when the key expires.
+-- checks a few other workers, chosen at random; the last worker goes when the key expires. If a worker begins with
+-- another version of its program than the one before, an event says so.
 -- Lost reply: safe to send again; the second call's time then counts. The next heartbeat has the same answer.
 
--- Needs: now
+-- Needs: now, operator
 redis.pcall('HDEL', workers, '') -- as in go_on
 local more, mark = id .. '\t', id .. '\tquiet' -- fields of their own; all of a worker have the time of one heartbeat
 local told
@@ -33,6 +35,16 @@ else
     redis.call('HDEL', workers, more)
   end
   redis.call('PEXPIRE', workers, forget)
+  local program = is_new and string.match(about, '^%S+ %S+ %S+ [^/%s]*/(%S+)')
+  local before = ''
+  for _, event in ipairs(program and redis.pcall('XREVRANGE', changes, '+', '-', 'COUNT', '200') or {}) do
+    if before == '' and event[2][2] == 'deployed' then
+      before = string.match(event[2][10], '%S+$')
+    end
+  end
+  if program and program ~= before then
+    tell_change('deployed', '', 'version ' .. (before == '' and '' or before .. ' -> ') .. program)
+  end
 end
 local drawn = redis.call('HRANDFIELD', workers, 10, 'WITHVALUES') or {}
 for i = 1, #drawn, 2 do

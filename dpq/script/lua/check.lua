@@ -49,6 +49,9 @@ local function look_at_entry(name, value)
   end
   local id, order = split(set, set == keys and value or name)
   local raw = redis.call('HGET', meta, id)
+  if set == keys and raw and string.match(raw, '^[^\t\n]*\t[^\t\n]*\t([^\t\n]*)\t') == name then
+    return -- the usual case, without the reading of the whole record
+  end
   local task = raw and read(raw)
   if not raw then
     problem('no record', id ~= '' and id or name, 'in ' .. part)

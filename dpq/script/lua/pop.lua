@@ -28,7 +28,7 @@
 
 -- Needs: now, refusal, early
 beyond, wanted = beyond or 0, wanted ~= '' and wanted or nil
-local room = most + beyond
+local room, spare = most, beyond
 early.ms = ahead or 0
 local settings = redis.call('HMGET', conf, 'paused_until', 'next_event', 'gated', 'queue_rules', 'queue_gate',
   'shut_until', 'token', 'format', 'room_wanted')
@@ -103,6 +103,7 @@ if taken.changes then
   -- Needs: change
   change(taken)
 end
+room = judge and room + spare or room
 local looks = ahead and waiter ~= '' and metas[1] and #metas < 2 * room and taken.passed == 0
   and (at_last and at_last() or redis.call('EXISTS', ready) == 0) -- the caller may wait, though it gets tasks
 if #metas > 0 then

@@ -14,13 +14,14 @@
 --   when the first of these ends, ms.
 -- * Four for the newest event of the pause, and for the newest 429 and the newest closing by hand of each of these:
 --   kind, group, when (ms), detail.
--- * The names and values of fields of INFO that say if the server takes changes, and, if no consumer has ever asked,
---   which databases have keys; none if the user may not read them.
+-- * The names and values of fields of INFO that say if the server takes changes and keeps them, and, if no consumer has
+--   ever asked, which databases have keys; none if the user may not read them.
 -- Lost reply: safe to send again.
 
 -- Needs: now, past, holder, warned
 local TOLD = { used_memory = 1, maxmemory = 1, maxmemory_policy = 1, role = 1, rdb_last_bgsave_status = 1,
-  aof_last_write_status = 1, slave_read_only = 1 }
+  aof_last_write_status = 1, slave_read_only = 1, evicted_keys = 1, aof_enabled = 1, rdb_last_save_time = 1,
+  rdb_changes_since_last_save = 1, master_host = 1, master_port = 1 }
 local names = { 'paused_until', 'order', 'fairness', 'token', 'asked', 'queue_rules', 'queue_gate', 'gated',
   'max_tasks', 'max_waiting', 'seen_max_keys' }
 local paused, sorting, turns_kind, token, asked, rules_there, gate_there, gated, most, most_waiting, seen_most =
@@ -36,15 +37,16 @@ local function soonest(set, from)
 end
 
 local ended_leases, closings_over = past(invisible), past(closed)
-local oldest, oldest_token = oldest_of(redis.call('ZRANGE', invisible, ended_leases, ended_leases + 99))
+local oldest, oldest_token, oldest_group = oldest_of(redis.call('ZRANGE', invisible, ended_leases, ended_leases + 99))
 local lasting = redis.call('ZCARD', closed) - closings_over
 asked = math.max(math.floor((tonumber(token or '') or 0) / 1000), tonumber(asked or '') or 0)
 local values = { stamp, is_paused and paused or '', whole(lasting), soonest(closed, closings_over),
   whole(redis.call('HLEN', limits)), soonest(delayed, 0), sorting or 'fifo', turns_kind or 'none',
   whole(redis.call('HLEN', conf) + redis.call('HLEN', limits) + redis.call('HLEN', stats)),
   whole(redis.call('ZCARD', invisible) - ended_leases), whole(ended_leases), asked > 0 and whole(asked) or '', oldest,
-  oldest_token, most or '', most_waiting or '', whole(redis.call('HLEN', meta) - redis.call('ZCARD', dead)),
-  seen_most or '', whole(redis.call('ZLEXCOUNT', tracked, '[\14', '(\15')) }
+  oldest_token, oldest_group, most or '', most_waiting or '',
+  whole(redis.call('HLEN', meta) - redis.call('ZCARD', dead)), seen_most or '',
+  whole(redis.call('ZLEXCOUNT', tracked, '[\14', '(\15')) }
 for _, text in ipairs({ deaths() }) do
   values[#values + 1] = text
 end
@@ -81,11 +83,13 @@ for _, event in ipairs(last) do -- none if the user may not read them
   end
 end
 local server = {}
-for _, section in ipairs({ 'memory', 'persistence', 'replication', asked == 0 and 'keyspace' or nil }) do
+local sections = { 'memory', 'persistence', 'replication', asked == 0 and 'keyspace' or nil }
+for _, section in ipairs(sections) do
   local info = redis.pcall('INFO', section)
   for field, value in string.gmatch(type(info) == 'string' and info or '', '([%w_]+):([^\r\n]*)') do
     if TOLD[field] or string.find(field, '^db%d') then
       server[#server + 1], server[#server + 2] = field, value
+      sections[#sections + 1] = field == 'maxmemory' and value ~= '0' and 'stats' or nil
     end
   end
 end

@@ -1,17 +1,17 @@
 -- holder: find who holds the concurrency of a scope. It looks at 100 leases at most.
--- Needs: booked
--- Gives: oldest_of(ids), the id that was popped first, and its token; or two empty texts;
+-- Needs: booked, layout
+-- Gives: oldest_of(ids), the id that was popped first, its token and its group; or three empty texts;
 --        holder_of(scope): the same of the leases of a scope, how many permits have a lease, and the end of the first
 --        of them, ms, or "".
 local function oldest_of(ids)
-  local oldest, first = '', ''
+  local oldest, first, group = '', '', ''
   for i, raw in ipairs(ids[1] and redis.call('HMGET', meta, unpack(ids)) or {}) do
     local token = string.match(raw or '', '^%d+')
     if token and #token <= 16 and (first == '' or tonumber(token) < tonumber(first)) then
-      oldest, first = ids[i], token
+      oldest, first, group = ids[i], token, string.match(raw, GROUP) or ''
     end
   end
-  return oldest, first
+  return oldest, first, group
 end
 
 local function holder_of(scope)

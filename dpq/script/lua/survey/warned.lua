@@ -1,10 +1,11 @@
--- warned: find what goes wrong beside the state of a queue: in the 20 newest dead letters, and in the batches for which
--- the last 10 tasks of delayed wait.
+-- warned: find what goes wrong beside the state of a queue: in the 20 newest dead letters, in the batches for which the
+-- last 10 tasks of delayed wait, and in the last 10 batches that had no live task.
 -- Needs: now, batch_list
 -- Gives: deaths(): reason and last error of the newest dead letter; id and reason of the newest one that recurs; how
---        many of the last day have a key, and such a key; texts are empty if there is none;
---        standstill(): a batch for whose end a task waits, and of which no task has ended for an hour, how many of its
---        tasks are left, and since when, ms; or three empty texts.
+--        many of the last day have a key, such a key and the id of its task; texts are empty if there is none;
+--        standstill(): a batch for whose end a task waits, and of which no task has ended for an hour, or one that
+--        has no live task since between an hour and a day, and is not sealed; how many of its tasks are left, and
+--        since when, ms; or three empty texts.
 local DAY, HOUR = 86400000, 3600000
 
 local function records_of(ids)
@@ -12,7 +13,7 @@ local function records_of(ids)
 end
 
 local function deaths()
-  local ids, moments, first, fault, recurs, why, keyed, known = {}, {}, '', '', '', '', 0, ''
+  local ids, moments, first, fault, recurs, why, keyed, known, holder = {}, {}, '', '', '', '', 0, '', ''
   for i, text in ipairs(redis.call('ZRANGE', dead, '0', '19', 'REV', 'WITHSCORES')) do
     table.insert(i % 2 == 1 and ids or moments, text)
   end
@@ -26,10 +27,10 @@ local function deaths()
       recurs, why = ids[i], reason
     end
     if (key or '') ~= '' and tonumber(moments[i]) > now - DAY then
-      keyed, known = keyed + 1, key
+      keyed, known, holder = keyed + 1, key, ids[i]
     end
   end
-  return first, fault, recurs, why, string.format('%.0f', keyed), known
+  return first, fault, recurs, why, string.format('%.0f', keyed), known, holder
 end
 
 local function standstill()
@@ -38,6 +39,15 @@ local function standstill()
     local name = list.awaited(raw or '')
     local batch = name and list.parsed(redis.call('HGET', batches, name))
     if batch and tonumber(batch.left) > 0 and tonumber(batch.changed) < now - HOUR then
+      return name, batch.left, batch.changed
+    end
+  end
+  local first, last = string.match(redis.call('HGET', batches, '\t') or '', '^(%d+) (%d+)$')
+  for n = tonumber(last or 0), math.max(tonumber(first or 1), tonumber(last or 0) - 9), -1 do
+    local name = string.match(redis.call('HGET', batches, string.format('\t%.0f', n)) or '', '^%d+ (.*)$')
+    local batch = name and list.parsed(redis.call('HGET', batches, name))
+    local ago = batch and now - tonumber(batch.changed)
+    if batch and batch.state == 'o' and batch.left == '0' and ago > HOUR and ago < DAY then
       return name, batch.left, batch.changed
     end
   end
