@@ -217,6 +217,8 @@ class ScriptedFetcher:
     def handled(self, done: Done | None, seconds: float) -> Any:
         self.ends += [done] if done else []
 
+    def send_late(self) -> None: ...
+
     def give_back(self, taken: Iterable[Any]) -> int:
         held = self.deliveries.claim_back(taken)
         self.ends += held
