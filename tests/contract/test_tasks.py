@@ -10,6 +10,11 @@ from dpq import DPQ, Task, Worker
 from dpq.tasks import Tasks
 
 
+@pytest.fixture
+def tasks(q: DPQ[Any]) -> Tasks:
+    return Tasks(q)
+
+
 @pytest.mark.parametrize(
     "name", ["os.system", "never_loaded:run", "__class__", "f.function", "\n" * 900]
 )
