@@ -56,6 +56,16 @@ def test_payloads_and_priorities_come_over_as_they_were(make):
         assert repr((same.payload, same.priority)) == repr((one.payload, one.priority))
 
 
+def test_a_recurring_task_that_was_pushed_again_comes_over(make):
+    """A `rerun` with `unique_for` leaves its period, and no time for which its key stays taken."""
+    q, other = make(), make("b")
+    q.push(1, key="k", every=60)
+    q.push(2, key="k", on_duplicate="rerun", unique_for=9)
+    moved(q, other)
+    task = other.get(key="k")
+    assert (task.every, task.unique_for) == (60, None)
+
+
 def test_settings_limits_and_pause_come_over(make, clock):
     """A new queue has the settings, the limits and the pause of the exported one."""
     more = {"aging": 0.25, "payloads": "apart", "dead_max_tasks": 7, "dead_max_age": 60.0}

@@ -714,6 +714,7 @@ class Model:
         elif mode == "update":
             held.every = None
         if mode in ("update", "rerun"):
+            held.unique_for = None if held.every else held.unique_for
             self.into(held, None if held.every else push["batch"] or held.batch)
         if mode == "update" and same:
             held.payload, held.cost = push["payload"], push["cost"]

@@ -51,6 +51,9 @@ local function merge(id, option, body) -- returns true if it has changed the cou
     elseif how == 'update' then
       task.schedule = ''
     end
+    if task.schedule ~= '' then
+      set_note(task, UNIQUE) -- a task that recurs keeps its key
+    end
     local batch = task.schedule == '' and (option.batch or was) or nil
     if was or option.batch then
       batching().hold()
