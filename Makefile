@@ -20,7 +20,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
-demo: $(VENV)/.run ## crawl the standard library under two limits
+demo: $(VENV)/.run ## crawl the standard library under two limits; one of three processes is killed
 	$(BIN)/python examples/crawler.py --modules 180 $(ARGS)
 
 test: $(VENV)/.test ## run the suite on every real server found

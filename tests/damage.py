@@ -124,18 +124,9 @@ def no_head(probe, ids) -> set[Found]:
 
 
 DAMAGES = [
-    bad_record,
-    order_too_long,
-    not_the_head,
-    in_no_state,
-    in_two_states,
-    no_payload,
-    key_lost,
-    head_not_ready,
-    key_of_another_task,
-    stale_place,
-    no_head,
-    event_not_noticed,
+    *(bad_record, order_too_long, not_the_head, in_no_state, in_two_states),
+    *(no_payload, key_lost, head_not_ready, key_of_another_task, stale_place),
+    *(no_head, event_not_noticed),
     *map(no_record_in, ["ready", "delayed", "invisible", "waiting", "dead", "payload", "keys"]),
 ]
 

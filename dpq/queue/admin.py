@@ -57,6 +57,8 @@ class Admin(Generic[P]):
             over: Seconds (0.001 to 3600) to measure how many tasks come and end, which the call
                 waits for. None: the last 5 minutes of the history say it; if nobody has stored
                 them, limits alone do, as if consumers kept up with them; else it is `unknown`.
+
+        Source: docs/design.md, "Drain time".
         """
         from dpq.explain.drain import MAX_OVER_SECONDS
 
@@ -78,6 +80,8 @@ class Admin(Generic[P]):
         Args:
             seconds: How far back (1 to 1 209 600). Up to a day the slots are minutes, else quarters
                 of an hour.
+
+        Source: docs/design.md, "History".
         """
         return self._session.run(self._operations.history, seconds)
 
@@ -98,6 +102,8 @@ class Admin(Generic[P]):
             limit: Events at most (1 to 1000).
             task_id: Only the events of this task, which may be gone.
             kinds: Only events of this kind, or of these; see `Event`.
+
+        Source: docs/storage.md, "Events".
         """
         return self._session.run(self._operations.events, after, limit, task_id, kinds)
 
@@ -266,6 +272,8 @@ class Admin(Generic[P]):
         Raises:
             ConfigurationError: There is no such queue.
             ExportFileError: Behind the last line: tasks are stored that were not written.
+
+        Source: docs/operations.md, "Export and import".
         """
         from dpq.verbs.transfer import Export
 
@@ -303,6 +311,8 @@ class Admin(Generic[P]):
                 written: all lines are checked first.
             ImportConflictError: Another task has the id or the key of a task.
             ConfigurationError, LimitChangedError: Settings or limits differ.
+
+        Source: docs/operations.md, "Export and import".
         """
         from dpq.verbs.transfer import Import, rereadable
 

@@ -179,11 +179,10 @@ class Permit:
         self._held = None  # not before: a call that is cancelled leaves it to `close`
         return held.member if held else ""
 
-    def __del__(self) -> None:
-        """Stop to extend a permit that was not ended, so that its lease runs out."""
+    def __del__(self, let_go: Any = Leases.let_go) -> None:
+        """Stop extending a permit that was not ended, so that its lease runs out."""
         if held := getattr(self, "_held", None):
-            # The `let_go` of the keeper would wait for a lock.
-            Leases.let_go(self._queue._leases, held)
+            let_go(self._queue._leases, held)  # the keeper's own `let_go` would wait for a lock
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(group={self.group!r}, waited={self.waited:.3f})"

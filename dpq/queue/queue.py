@@ -248,6 +248,8 @@ class DPQ(QueueLife[P]):
             QueueFullError: A bound leaves no room, and none came within `timeout`. Nothing was
                 stored. A push that meets the task of its key needs no room.
             BatchFinishedError: The batch is finished. Nothing changed.
+
+        Source: docs/design.md, "Order" and "Keys".
         """
         given = Push(payload, priority, delay, **options)
         if timeout == 0:
@@ -316,6 +318,8 @@ class DPQ(QueueLife[P]):
             ConfigurationError: An argument does not go with `id`.
             Exception: A validator of `payload_type` raised something else than ValueError or
                 AssertionError. The delivery is a failed attempt.
+
+        Source: docs/design.md, "Waiting".
         """
         wanted = wanted_task(id, timeout, force=force) if id is not None or force else ()
         return self._popped(self._take(1, timeout, visibility, wanted))
@@ -574,6 +578,8 @@ class DPQ(QueueLife[P]):
         Raises:
             ConfigurationError: No units are given.
             LeaseLostError: The lease is lost, or the delivery has ended. Nothing changed.
+
+        Source: docs/design.md, "True-up".
         """
         return self._session.run(self._operations.spent, task, cost, units)
 
@@ -688,6 +694,8 @@ class DPQ(QueueLife[P]):
             after: The `id` of the last result that is known; "" begins with the oldest one.
             limit: Results at most (1 to 1000); a call returns up to 4 MiB of them.
             timeout: Seconds to wait for a first result; 0 does not wait, None waits for ever.
+
+        Source: docs/results.md.
         """
         from dpq.queue.ends import wait_for_results
 
@@ -893,6 +901,8 @@ class DPQ(QueueLife[P]):
                 or dead, also while that one waits for its retry. A replayed task, or one that
                 `update` has delayed, holds none. It implies `concurrency=1`. For a group without
                 members, or `"*"`.
+
+        Source: docs/design.md, "Limits".
         """
         from dpq.limits.rules import LimitRules
 
@@ -977,6 +987,8 @@ class DPQ(QueueLife[P]):
 
         Returns:
             What was read; [] if the answer does not say it, and then nothing was sent.
+
+        Source: dpq/limits/answers.py has the headers; docs/design.md, "Budgets".
         """
         from dpq.limits.budget import read_answer
 
@@ -1033,6 +1045,8 @@ class DPQ(QueueLife[P]):
             LimitTimeoutError: The units are not there within `timeout`. It is raised at once, if
                 that is known. Nothing was taken.
             ConfigurationError: The pool does not have the member. Nothing was taken.
+
+        Source: docs/design.md, "Permits".
         """
         from dpq.queue.permits import take_permit
 
@@ -1059,6 +1073,8 @@ class DPQ(QueueLife[P]):
 
         Raises:
             TaskNotFoundError: Nothing is stored under this id.
+
+        Source: docs/operations.md, "Why does it not move?".
         """
         return self._session.run(self._operations.why, task_id)
 

@@ -247,6 +247,8 @@ class AsyncDPQ(AsyncQueueLife[P]):
             QueueFullError: A bound leaves no room, and none came within `timeout`. Nothing was
                 stored. A push that meets the task of its key needs no room.
             BatchFinishedError: The batch is finished. Nothing changed.
+
+        Source: docs/design.md, "Order" and "Keys".
         """
         given = Push(payload, priority, delay, **options)
         if timeout == 0:
@@ -315,6 +317,8 @@ class AsyncDPQ(AsyncQueueLife[P]):
             ConfigurationError: An argument does not go with `id`.
             Exception: A validator of `payload_type` raised something else than ValueError or
                 AssertionError. The delivery is a failed attempt.
+
+        Source: docs/design.md, "Waiting".
         """
         wanted = wanted_task(id, timeout, force=force) if id is not None or force else ()
         return self._popped(await self._take(1, timeout, visibility, wanted))
@@ -577,6 +581,8 @@ class AsyncDPQ(AsyncQueueLife[P]):
         Raises:
             ConfigurationError: No units are given.
             LeaseLostError: The lease is lost, or the delivery has ended. Nothing changed.
+
+        Source: docs/design.md, "True-up".
         """
         return await self._session.run(self._operations.spent, task, cost, units)
 
@@ -691,6 +697,8 @@ class AsyncDPQ(AsyncQueueLife[P]):
             after: The `id` of the last result that is known; "" begins with the oldest one.
             limit: Results at most (1 to 1000); a call returns up to 4 MiB of them.
             timeout: Seconds to wait for a first result; 0 does not wait, None waits for ever.
+
+        Source: docs/results.md.
         """
         from dpq.queue.ends_async import wait_for_results_async
 
@@ -896,6 +904,8 @@ class AsyncDPQ(AsyncQueueLife[P]):
                 or dead, also while that one waits for its retry. A replayed task, or one that
                 `update` has delayed, holds none. It implies `concurrency=1`. For a group without
                 members, or `"*"`.
+
+        Source: docs/design.md, "Limits".
         """
         from dpq.limits.rules import LimitRules
 
@@ -980,6 +990,8 @@ class AsyncDPQ(AsyncQueueLife[P]):
 
         Returns:
             What was read; [] if the answer does not say it, and then nothing was sent.
+
+        Source: dpq/limits/answers.py has the headers; docs/design.md, "Budgets".
         """
         from dpq.limits.budget import read_answer
 
@@ -1038,6 +1050,8 @@ class AsyncDPQ(AsyncQueueLife[P]):
             LimitTimeoutError: The units are not there within `timeout`. It is raised at once, if
                 that is known. Nothing was taken.
             ConfigurationError: The pool does not have the member. Nothing was taken.
+
+        Source: docs/design.md, "Permits".
         """
         from dpq.queue.permits_async import take_permit_async
 
@@ -1064,6 +1078,8 @@ class AsyncDPQ(AsyncQueueLife[P]):
 
         Raises:
             TaskNotFoundError: Nothing is stored under this id.
+
+        Source: docs/operations.md, "Why does it not move?".
         """
         return await self._session.run(self._operations.why, task_id)
 

@@ -72,5 +72,5 @@ def test_an_interrupted_call_spoils_nothing(
     with pytest.raises(KeyboardInterrupt):
         live.push(2)
     monkeypatch.setattr(AbstractConnection, "read_response", read)
-    assert live.size() == 2
-    assert [task.payload for task in live.pop_many(3)] == [1, 2]
+    assert [task.payload for task in live.peek()] == [1, 2]
+    assert live.get(live.push(3)).payload == 3

@@ -8,22 +8,6 @@ import pytest
 
 from dpq import DPQ, Task, Worker
 from dpq.tasks import Tasks
-from dpq.worker.handlers import Context
-
-
-@pytest.fixture
-def tasks(q: DPQ[Any]) -> Tasks:
-    return Tasks(q)
-
-
-def work_off(q: DPQ[Any], tasks: Tasks) -> list[Any]:
-    """Run every task that is due, as a worker does; what the functions returned, in order."""
-    results: list[Any] = []
-    while True:
-        with q.lease() as task:
-            if task is None:
-                return results
-            results.append(tasks.find(task)(task, Context(q, task, lambda: False)))
 
 
 @pytest.mark.parametrize(

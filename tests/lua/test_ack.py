@@ -60,17 +60,3 @@ def test_of_a_task_that_runs_again(q, clock, probe, state):
     assert probe.drain() == [*better, "equal", "new"]
     with pytest.raises(LeaseLostError):  # nobody's token, the first holder's included
         q.extend(task, 1)
-
-
-@pytest.mark.parametrize("state", STATES)
-def test_in_a_group_of_one_at_a_time(q, clock, probe, state):
-    """From whatever state a task is acked, what counts as running in its group is right."""
-    q.set_limit(concurrency=1, group="g")
-    q.push("done", group="g", priority=1)
-    q.push("next", group="g")
-    task = probe.pop()
-    put_back(q, clock, task, state)
-    assert q.ack(task) is True
-    best = "better" if state == "waiting" else "next"
-    assert probe.pop().payload == best
-    assert q.pop().task is None

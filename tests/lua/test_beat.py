@@ -34,17 +34,6 @@ def test_a_new_version_of_its_program(q, beat):
     assert (known["a"], known["d"]) == (("0.1+g77", "a1/b2"), ("0.1", ""))
 
 
-def test_leaving(q, probe, beat):
-    """A worker that ends is gone at once, the others stay; the last one takes the key along."""
-    beat("a")
-    beat("b")
-    q._session.run(q._operations.leave, "a")
-    assert names(probe) == {b"b"}
-    q._session.run(q._operations.leave, "b")
-    q._session.run(q._operations.leave, "nobody")
-    assert probe.stored() == {}
-
-
 def test_forgotten(q, clock, probe, beat):
     """A worker that was not seen for 60 s is forgotten when another one tells of itself."""
     beat("dead")

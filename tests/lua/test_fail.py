@@ -7,20 +7,8 @@ from datetime import timedelta
 
 import pytest
 
-from dpq import DPQ, Backoff
+from dpq import DPQ
 from dpq.script.keys import key_of
-
-
-def test_backoff(q, clock, probe):
-    """Without a delay it waits as the queue's backoff says, longer from attempt to attempt."""
-    queue = DPQ(q.redis, q.queue_name, clock=clock, backoff=Backoff(1, 3, 20, jitter=0))
-    queue.push("x")
-    waits = []
-    for _ in range(5):
-        queue.fail(queue.pop().task)
-        waits.append(queue.next_event())
-        clock.advance(waits[-1])
-    assert waits == [1, 3, 9, 20, 20]
 
 
 def test_a_list_is_a_backoff(q, clock):

@@ -44,19 +44,6 @@ AGAIN = {
 """The same verb twice: what is said first, and then."""
 
 
-@pytest.mark.parametrize("verb", AGAIN)
-@pytest.mark.parametrize("attempts", [1, 10], ids=["the last attempt", "not the last"])
-def test_twice(q, probe, verb, attempts):
-    """The same again is no error and changes nothing, neither a delay nor a reason; ack says so."""
-    first, then = AGAIN[verb]
-    q.push("x", max_attempts=attempts)
-    task = probe.pop()
-    first(q, task)
-    before = probe.stored()
-    assert then(q, task) is (False if verb == "ack" else None)
-    assert probe.stored() == before
-
-
 LATE = {
     "extend": (lambda q, task: q.extend(task, 45), "invisible"),
     "set_visibility": (lambda q, task: q.set_visibility(task, 45), "delayed"),

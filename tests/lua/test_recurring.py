@@ -48,36 +48,6 @@ def run_at(q, clock, seconds):
 # every
 
 
-def test_every_comes_back(q, clock, probe):
-    """After its ack the task waits for its next time as a new one, under its id."""
-    task_id = q.push("x", every=60, group="g", key="k", priority=3, max_attempts=4)
-    q.fail(probe.pop(), "broken", delay=0)
-    task = probe.pop()
-    assert (task.every, task.cron, task.scheduled_at) == (60, None, START)
-    at(clock, 10)
-    assert q.ack(task) is True
-    again = q.get(task_id)
-    assert due(q, task_id) == 60
-    assert (again.payload, again.priority, again.group, again.key) == ("x", 3, "g", "k")
-    assert (again.attempt, again.max_attempts, again.deliveries, again.deferrals) == (1, 4, 0, 0)
-    assert (again.token, again.last_error, again.every) == (0, None, 60)
-    assert again.scheduled_at == START + timedelta(seconds=60)
-    assert (q.stats().acked, q.size()) == (1, 1)
-    assert q.pop().task is None
-    assert pop_at(q, clock, 60).token > task.token
-
-
-def test_every_does_not_drift(q, clock, probe):
-    """However late a run is popped and acked, its times are those of the first grid."""
-    task_id = q.push("x", every=60, delay=7)
-    for k, (popped, acked) in enumerate([(7, 20), (80, 126.999), (127.001, 150)]):
-        task = pop_at(q, clock, popped)
-        assert task.scheduled_at == START + timedelta(seconds=7 + 60 * k)
-        at(clock, acked)
-        q.ack(task)
-        assert due(q, task_id) == 67 + 60 * k
-
-
 def test_every_does_not_pile_up(q, clock, probe):
     """After an outage the task runs once for all that was missed, and then at its times."""
     task_id = q.push("x", every=60)
@@ -196,21 +166,6 @@ def test_another_schedule(q, clock, probe):
 
 
 # Change by hand
-
-
-@pytest.mark.parametrize("by", ["id", "key"])
-def test_update_moves_the_next_run(q, clock, probe, by):
-    """`update(delay=)` moves the next run, and the times of `every` count from there."""
-    task_id = q.push("x", every=60, key="k", expires_in=5)
-    run(q)
-    at(clock, 10)
-    name = {"key": "k"} if by == "key" else {"task_id": task_id}
-    q.update(**name, priority=3)
-    assert due(q, task_id) == 60
-    q.update(**name, delay=15)
-    assert (due(q, task_id), q.get(task_id).priority) == (25, 3)
-    assert run_at(q, clock, 29).scheduled_at == START + timedelta(seconds=25)
-    assert due(q, task_id) == 85
 
 
 # Never twice

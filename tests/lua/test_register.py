@@ -14,14 +14,6 @@ def test_new(q, probe):
     probe.call("unregister", name)
 
 
-def test_again(q, probe):
-    """A known name is no news."""
-    probe.call("register", q.queue_name)
-    probe.redis.delete(REGISTRY_TICK)
-    assert probe.call("register", q.queue_name) == 0
-    assert not probe.redis.exists(REGISTRY_TICK)
-
-
 def test_first_setting_registers(q, probe):
     """A queue is known when a client names one of its settings."""
     DPQ(q.redis, q.queue_name, order="fifo")

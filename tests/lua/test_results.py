@@ -168,20 +168,6 @@ def test_a_server_that_has_lost_its_newest_writes(q, clock, probe, more, back):
 # Progress
 
 
-def test_progress(q, clock, probe):
-    """The live delivery's newest progress is seen by get, with its time."""
-    q.push("x")
-    task = probe.pop()
-    assert q.get(task.id).progress is None
-    q.progress(task, 1)
-    q.progress(task, 40, 100, "page\t4\n" + "x" * 300)
-    progress = q.get(task.id).progress
-    assert (progress.done, progress.total, progress.share) == (40, 100, 0.4)
-    assert progress.text == ("page 4 " + "x" * 300)[:200]
-    assert str(progress).startswith("40 of 100 (40%): page 4")
-    assert progress.at.timestamp() * 1000 == clock.ms
-
-
 @pytest.mark.parametrize("end", ["release", "fail", "bury", "ack", "lease"])
 def test_progress_ends_with_its_delivery(q, clock, probe, end):
     """After its end a delivery tells nothing, and what it has told is not shown."""

@@ -34,18 +34,6 @@ def test_text(q, probe, given, text):
     assert probe.stored()["limits"] == {b"group:g": text, b"groups": text}
 
 
-@pytest.mark.parametrize("scope", SCOPES)
-def test_clear(q, clock, probe, scope):
-    """Cleared, the limit lets everything run at once, and no word of it stays."""
-    q.set_limit(1, 1000, group=scope, concurrency=1)
-    fill(q, 4)
-    assert payloads(q) == [0]
-    q.clear_limit(scope)
-    assert payloads(q) == [1, 2, 3]
-    assert "limits" not in probe.stored()
-    assert b"queue_rules" not in probe.stored()["conf"]
-
-
 # For whom, and from when
 
 

@@ -5,17 +5,6 @@ import pytest
 from dpq import ConfigurationError, TaskNotFoundError
 
 
-def test_priority_when_running(q, clock, probe):
-    """The new priority of a running task applies when it returns; the lease stays."""
-    task_id = q.push("x")
-    task = probe.pop()
-    q.update(task_id, priority=5)
-    assert q.get(task_id).visible_until == task.visible_until
-    q.push("y", priority=4)
-    q.release(task)
-    assert probe.drain() == ["x", "y"]
-
-
 def test_delay_when_running(q, probe):
     """A delay for a running task is refused, with a priority beside it or not."""
     task_id = q.push("x")

@@ -440,9 +440,8 @@ Guard.require_own_page | the dashboard takes actions from other sites | web/web_
 _endpoint.endpoint | the dashboard admits strangers | web/web_safety
 -             site.guard.admit(request, open_to_all=public)
 pages.py | the dashboard searches payloads that it does not show | web/web_pages
--         payloads=call.site.guard.access.payloads,
--         most=
-+         most=
+- payloads=call.site.guard.access.payloads, **given
++ **given
 answered | a dashboard that only shows acts | web/web_safety
 - if not public:
 + if False:

@@ -51,14 +51,16 @@ PAUSE_S = 0.05
 
 
 class Stop:
-    """Set by SIGTERM."""
+    """Set by SIGTERM; then it tells a worker that has no signal handlers yet."""
 
     def __init__(self) -> None:
-        self.told = False
+        self.told, self.workers = False, list[Any]()
         signal.signal(signal.SIGTERM, self._tell)
 
     def _tell(self, *_: object) -> None:
         self.told = True
+        for worker in self.workers:
+            worker.stop()
 
     def within(self, seconds: float) -> bool:
         """Sleep, unless it was told; whether it was."""
@@ -318,7 +320,9 @@ def work(plan: Plan, name: str, queue: str) -> None:
         worker = Worker(q, handle, concurrency=THREADS, prefetch=book.chance.choice((0, 5)))
         book.note_what_is_asked(worker)
         book.note_what_is_answered(worker)
-        _through_outages(worker.run)
+        stop = Stop()
+        stop.workers = [worker]
+        _through_outages(stop, worker.run)
 
 
 def work_async(plan: Plan, name: str, queue: str) -> None:
@@ -335,14 +339,15 @@ def work_async(plan: Plan, name: str, queue: str) -> None:
             worker = AsyncWorker(q, handle, concurrency=TASKS, prefetch=book.chance.choice((0, 5)))
             book.note_what_is_asked(worker)
             book.note_what_is_answered(worker)
+            stop.workers = [worker]
             await worker.run(signals=True)
 
-    _through_outages(lambda: asyncio.run(run()))
-
-
-def _through_outages(run: Callable[[], Any]) -> None:
-    """A worker that cannot reach the server at its start ends with an error: try again."""
     stop = Stop()
+    _through_outages(stop, lambda: asyncio.run(run()))
+
+
+def _through_outages(stop: Stop, run: Callable[[], Any]) -> None:
+    """A worker that cannot reach the server at its start ends with an error: try again."""
     while not stop.told:
         try:
             run()

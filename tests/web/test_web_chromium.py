@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import uvicorn
+from axe_playwright_python.sync_playwright import Axe
 from kit.web import furnish
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 from support import wait_for
@@ -130,7 +131,7 @@ def test_axe_finds_nothing(
     chromium: Browser, served: Served, live: DPQ, scheme: Any, width: int
 ) -> None:
     """Contrast, names, landmarks, headings and tables are as axe-core wants them."""
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    axe = Axe()
     for url, page in look_at(chromium, served, live, scheme, width):
         found = axe.run(page).response["violations"]
         assert [(each["id"], each["nodes"][0]["html"]) for each in found] == [], url
