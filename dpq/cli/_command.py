@@ -217,7 +217,7 @@ Args:
     priority: The new priority.
     reason: Only tasks that died for this reason.
     group: Only tasks of this group.
-    every_group: Each group without a limit of its own.
+    every_group: The limit of each group without one of its own.
     member: Only this member of the group's pool.
     json: Print JSON, one object per line.
     watch: Look again this often, until Ctrl-C; without a number, each second.
@@ -312,8 +312,8 @@ def explained(docstring: str) -> tuple[str, dict[str, tuple[str, str | None]]]:
         for name, said in re.findall(r"^    (\w+): (.*(?:\n {5,}.*)*)", lines, re.M)
     }
     paragraphs = parts[0].strip().split("\n\n")
-    joined = (each if each[0] == " " else " ".join(each.split()) for each in paragraphs if each)
-    return "\n\n".join(joined), texts
+    lines = [re.sub("(?m)^  ", "", p) if p[:1] == " " else " ".join(p.split()) for p in paragraphs]
+    return "\n\n".join(lines), texts
 
 
 def _shown(own: inspect.Parameter, texts: dict[str, tuple[str, str | None]]) -> inspect.Parameter:

@@ -102,8 +102,8 @@ Action = Literal["cancel", "update", "run", "release", "bury", "replay", "purge"
 @cmd.on_queue
 def bulk(
     q: DPQ[Any],
-    action: Annotated[Action, typer.Argument()],
-    state: TaskState | None = None,
+    action: Annotated[Action, cmd.argument("ACTION")],
+    state: Annotated[TaskState | None, cmd.option("STATE")] = None,
     group: cmd.Name | None = None,
     key_prefix: cmd.Text | None = None,
     least: cmd.Number | None = None,
@@ -130,7 +130,7 @@ def bulk(
     Args:
         action: cancel or update live tasks, run delayed ones now, release or bury running ones,
             replay or purge dead ones; or drop the queue: tasks, settings, totals and name.
-        state: Only tasks of this state.
+        state: Only ready, delayed, invisible, waiting or dead tasks.
         older_than: Only tasks that were pushed, or died, this long ago.
         worker: With release: all that this worker holds.
         held_for: With release: all that is held this long.

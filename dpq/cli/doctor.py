@@ -51,7 +51,7 @@ def doctor(
     """Check the server and all that the queue stores; explain each problem and its way out.
 
     It also judges the queue, as `dpq why` does. The exit code is 1 if there are problems, or if the
-    queue does not go on by itself. It changes nothing, and is safe while the queue is in use.
+    queue needs attention. It changes nothing, and is safe while the queue is in use.
 
     Args:
         quick: Only see that the server answers: for alarms and containers.

@@ -34,7 +34,7 @@ def _rate(text: str) -> RateLimit | Quota:
 
 
 GroupName = Annotated[str, cmd.argument("NAME", help="The group's name.")]
-LimitGroup = Annotated[str, cmd.option("NAME", "--group", help="A group; if not given, the queue.")]
+LimitGroup = Annotated[str, cmd.option("NAME", "--group", help="A group; by default the queue.")]
 
 
 def _scope(group: str | None, every_group: bool) -> str | None:

@@ -185,11 +185,10 @@ def stats(
     history: Annotated[float | None, cmd.option("SECONDS", min=1)] = None,
     json: bool = False,
 ) -> None:
-    """Say how the queue stands, then its tasks in each state, the totals, and when it is done.
+    """Say how the queue stands; show its tasks in each state, its totals, and when it is empty.
 
-    When it is done follows from the limits; with --watch, also from how many tasks come and end. A
-    batch is watched until it is finished. Workers, the scheduler and the dashboard keep the
-    history.
+    The limits say when it is empty; with --watch, so does the rate at which tasks come and end. A
+    batch is watched until it is finished. Workers, the scheduler and the dashboard keep a history.
 
     Args:
         batch: Show this batch instead: its tasks left and done.

@@ -81,16 +81,16 @@ def run(
         header: A header of each request.
         header_env: A header with the value of an environment variable, as in 'Authorization: Bearer
             VARIABLE'.
-        workers: Requests that are open at once, here.
+        workers: Requests that are open at once, on this machine.
         retry_dead: Send dead requests again.
 
     Seldom needed:
         also: Answers that another machine has saved: not sent again; --ordered merges them.
-        group: What shares the limit in the queue; by default the API's host.
+        group: The group that shares the limit; by default the API's host.
         cost_from: The field of a line that says its tokens, as in metadata.tokens; by default they
             are estimated from its texts, images and longest answer.
-        timeout: Longest time of an answer.
-        attempts: Failed attempts until a request is dead; a 429 is none.
+        timeout: Longest wait for an answer.
+        attempts: Failed attempts until a request is dead; a 429 does not count.
         visibility: Time after which requests of a process that was killed are sent again.
         again: Send again what is done, but has no answer in the files.
         json: Print the progress as JSON lines on stdout.
