@@ -14,6 +14,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeR
 from dpq import DPQ, AsyncDPQ
 from dpq.cli import _terminal
 from dpq.cli._terminal import errors, talk
+from dpq.model.rates import many
 from dpq.types import QueueStats
 
 BAR_SECONDS, LINE_SECONDS = 0.25, 5.0  # between two looks: for a bar, and for lines
@@ -87,10 +88,11 @@ class Meter:
             self._before = acked, dead
         acked, dead = acked - self._before[0], dead - self._before[1]
         if end:
-            talk(f"drained: {acked} tasks finished, {dead} dead letters, {left} left")
+            ends = f"{many(acked, 'task')} finished, {many(dead, 'dead letter')}"
+            talk(f"drained: {ends}, {left} left")
         else:
             done, total = acked + dead, acked + dead + left
-            self.bar.show(f"draining: {done} of {total} tasks", done, total)
+            self.bar.show(f"draining: {done} of {many(total, 'task')}", done, total)
 
 
 @contextmanager

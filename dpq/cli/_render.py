@@ -20,6 +20,7 @@ from rich.text import Text
 
 from dpq import RateLimit, Task
 from dpq.cli._terminal import emit, tables, talk
+from dpq.explain.waiting import spent
 from dpq.limits.limits import EVERY_GROUP, quota_text
 from dpq.limits.words import write_word
 from dpq.model.display import attempt_of, shown
@@ -28,7 +29,6 @@ from dpq.model.payload import bytes_text
 from dpq.model.rates import per_text, span
 from dpq.model.validation import MAX_TEXT_CHARACTERS
 from dpq.types import BatchState, LimitState, MemberState, QueueStats, Slot
-from dpq.views.limits import spent
 from dpq.views.words import batch_counts, say_schedule
 from dpq.views.workers import say_quiet
 

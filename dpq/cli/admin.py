@@ -21,6 +21,7 @@ from dpq.cli._terminal import Failed, emit, talk
 from dpq.cli.produce import open_lines
 from dpq.model.display import shown
 from dpq.model.moments import moment_of, say_moment
+from dpq.model.rates import many
 from dpq.types import BulkProgress, Event
 from dpq.verbs.bulk import OF_STATES
 from dpq.verbs.workers import MOST_NAMED
@@ -174,9 +175,9 @@ def bulk(
             made = q.admin.bulk(action, chosen, progress=show, **more)
         print(made.done)
         if made.missed:
-            talk(f"{made.missed} tasks had changed meanwhile, and were left")
+            talk(f"{many(made.missed, 'task')} had changed meanwhile: left alone")
         if made.stopped:
-            raise Failed(f"stopped: {made.done} of {made.count} tasks were changed")
+            raise Failed(f"stopped: changed {made.done} of {many(made.count, 'task')}")
 
 
 def _release_held(q: DPQ[Any], worker: str | None, held_for: float | None, yes: bool) -> None:
@@ -256,7 +257,7 @@ def export(q: DPQ[Any]) -> None:
         first = first or line
     sys.stdout.flush()
     end = from_json(line)
-    talk(f"exported {end['tasks']} tasks and {end['limits']} limits of {queue!r}")
+    talk(f"exported {_stored(end['tasks'], end['limits'])} of {queue!r}")
     if end["damaged"]:
         raise Failed(
             f"{end['damaged']} tasks or seen keys are damaged, and an import leaves them out: "
@@ -293,13 +294,17 @@ def import_(
     with open_lines(file, "give an export on stdin (< FILE), or --file PATH") as stream:
         report = q.admin.import_(_Counted(stream, "read"), follow=follow, keep=keep, again=again)
     paused = not report.before and q.why().state == "paused"
-    talk(f"imported {report.added} tasks and {report.limits} limits into {q.queue_name!r}")
+    talk(f"imported {_stored(report.added, report.limits)} into {q.queue_name!r}")
     for count, why in (
-        (report.stored, "were left as they are: the queue has them"),
-        (report.before, "were imported before; --again adds those that are not stored any more"),
-        (report.damaged, "were damaged in the export, and are left out"),
+        (report.stored, "stored already, and left alone"),
+        (report.before, "imported before; --again adds what is not stored any more"),
+        (report.damaged, "damaged in the export, and left out"),
     ):
         if count:
-            talk(f"{count} tasks {why}")
+            talk(f"{many(count, 'task was', 'tasks were')} {why}")
     if paused:
         talk(f"it is paused, as the exported queue was: dpq admin resume --queue {q.queue_name}")
+
+
+def _stored(tasks: int, limits: int) -> str:
+    return f"{many(tasks, 'task')} and {many(limits, 'limit')}"

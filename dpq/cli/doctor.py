@@ -25,6 +25,7 @@ from dpq.link.connect import open_url
 from dpq.model.diagnosis import clock_problems, explain
 from dpq.model.filter import Filter
 from dpq.model.masking import mask
+from dpq.model.rates import many
 from dpq.model.validation import error_line, one_line
 from dpq.queue.inside import operations_of, session_of
 from dpq.registry.all_queues import ask_queues, inspect_server, missing_queue
@@ -121,7 +122,7 @@ def _examine(url: str, names: list[str], json: bool) -> None:
             ):
                 say(text)
     if problems:
-        raise Failed(f"{len(problems)} problem{'s' * (len(problems) > 1)} in {where}")
+        raise Failed(f"{many(len(problems), 'problem')} in {where}")
     talk(unknown or f"no problems in {where}")
 
 

@@ -18,6 +18,7 @@ from dpq.link.cluster import forbidden
 from dpq.model.display import shown
 from dpq.model.errors import ConfigurationError
 from dpq.model.moments import say_moment
+from dpq.model.rates import many
 from dpq.model.validation import label
 from dpq.verbs.history import MAX_EVENTS
 from dpq.views import limit_change
@@ -149,8 +150,8 @@ def _change(q: DPQ[Any], scope: str | None, rules: LimitRules | None, yes: bool)
 
 def _bounds(q: DPQ[Any]) -> str:
     most, waiting, how = q.admin.bounds()
-    tasks = f"{q.size()} of at most {most} tasks" if most else "any number of tasks"
-    each = f"{waiting} waiting tasks, then {how}" if waiting else "any number"
+    tasks = f"{q.size()} of at most {many(most, 'task')}" if most else "any number of tasks"
+    each = f"{many(waiting, 'waiting task')}, then {how}" if waiting else "any number"
     return f"{tasks}; each group: {each}"
 
 
@@ -176,10 +177,7 @@ def list_(q: DPQ[Any], group: cmd.Name | None = None, json: bool = False) -> Non
 
 @cmd.on_new_queue
 def clear(
-    q: DPQ[Any],
-    group: LimitGroup | None = None,
-    every_group: bool = False,
-    yes: bool = False,
+    q: DPQ[Any], group: LimitGroup | None = None, every_group: bool = False, yes: bool = False
 ) -> None:
     """Remove a limit. For a group, the limit of every group holds again."""
     _change(q, _scope(group, every_group), None, yes)

@@ -25,12 +25,12 @@ from dpq.link.cluster import forbidden
 from dpq.link.connect import open_url
 from dpq.model.display import attempt_of, shown
 from dpq.model.history import CHANGES
-from dpq.model.rates import span
+from dpq.model.rates import many, span
 from dpq.model.validation import one_line
 from dpq.queue.ends import follow
 from dpq.queue.looking import looking, looking_client
 from dpq.registry.all_queues import all_names, ask_queues
-from dpq.types import BatchState, Drain, Verdict, VerdictState
+from dpq.types import BatchState, Drain, Event, Verdict, VerdictState
 from dpq.views import events, words
 from dpq.views.limit_change import changes_of
 from dpq.views.words import say_drain
@@ -141,35 +141,40 @@ def why(
             sentence = q.why(task_id)
         emit({"id": task_id, "sentence": sentence}) if json else say(sentence)
         return
-    verdict = _judged(url, queue)
-    emit(verdict_data(verdict)) if json else print(words.verdict(verdict))
-    if not json and verdict.state is not VerdictState.SERVER_AWAY:
-        _say_change(url, queue)
+    verdict, last = _judged(url, queue)
+    if json:
+        emit(verdict_data(verdict))
+    else:
+        print(words.verdict(verdict))
+        _say_change(queue, last)
     if verdict.state in (VerdictState.SERVER_AWAY, VerdictState.UNKNOWN_QUEUE):
         raise typer.Exit(FAILED)
 
 
-def _say_change(url: str, queue: str) -> None:
-    """Say what was changed last on a queue, if that was in the last day; no rights, no words."""
-    now = time.time()
-    with DPQ[Any].from_url(url, queue) as q, suppress(ResponseError):
-        last = looking(q).admin.events(limit=1, kinds=CHANGES)
-        for change in events.changes(last, [], now * 1000):
-            talk(f"changed {span(max(0.0, now - change.at.timestamp()))} ago: {change.words}")
-            if changes_of(last, group := last[0].group):
-                scope = ["--every-group"] if group == "*" else ["--group", group] * bool(group)
-                talk(f"`dpq limit undo {shlex.join([*scope, '--queue', queue])}` is the way back")
-
-
-def _judged(url: str, queue: str) -> Verdict:
-    """Make the verdict on a queue, also if it does not exist, or if its server does not answer."""
+def _judged(url: str, queue: str) -> tuple[Verdict, list[Event]]:
+    """Make the verdict on a queue, also if its server does not answer; add its last change."""
+    last: list[Event] = []
     try:
         with DPQ[Any].from_url(url, queue) as q:
-            return looking(q).why()
+            seen = looking(q)
+            verdict = seen.why()
+            with suppress(ResponseError):  # this user may not read events
+                last = seen.admin.events(limit=1, kinds=CHANGES)
+            return verdict, last
     except RedisError as error:
         if away := server_away_by(error, queue):
-            return away
+            return away, last
         raise
+
+
+def _say_change(queue: str, last: list[Event]) -> None:
+    """Say the last change of a queue, if that was in the last day, and the way back."""
+    now = time.time()
+    for change in events.changes(last, [], now * 1000):
+        talk(f"changed {span(max(0.0, now - change.at.timestamp()))} ago: {change.words}")
+        if changes_of(last, group := last[0].group):
+            scope = ["--every-group"] if group == "*" else ["--group", group] * bool(group)
+            talk(f"`dpq limit undo {shlex.join([*scope, '--queue', queue])}` is the way back")
 
 
 def verdict_data(verdict: Verdict) -> dict[str, Any]:
@@ -277,7 +282,7 @@ def queues(
             sys.stdout.flush()
             time.sleep(watch)
     if errors := sum("error" in each for each in found):
-        raise Failed(f"{errors} of {len(found)} queues cannot be read")
+        raise Failed(f"{errors} of {many(len(found), 'queue')} cannot be read")
 
 
 def _ask_all(client: Any) -> list[dict[str, Any]]:

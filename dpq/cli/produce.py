@@ -22,6 +22,7 @@ from dpq.cli._progress import Bar
 from dpq.cli._terminal import Failed, talk
 from dpq.model.errors import DPQError
 from dpq.model.queue_settings import DEFAULT_MAX_ATTEMPTS
+from dpq.model.rates import many
 from dpq.views.words import batch_counts
 
 
@@ -162,8 +163,9 @@ def push_lines(
             read += sum(len(line) + 1 for _, line in lines)
             bar.show(f"{done} tasks pushed", read, size)
             if fault or refusal:
-                raise Failed(f"{fault or refusal}; {done} tasks before were pushed")
-    talk(f"pushed {done} tasks to {q.queue_name!r}")
+                before = many(done, "task before was", "tasks before were")
+                raise Failed(f"{fault or refusal}; {before} pushed")
+    talk(f"pushed {many(done, 'task')} to {q.queue_name!r}")
 
 
 def _size(stream: BinaryIO) -> int | None:

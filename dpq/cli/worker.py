@@ -17,6 +17,7 @@ from dpq.explain.operations import Operations
 from dpq.explain.verdict import NAMES_SHOWN
 from dpq.link.connect import open_url
 from dpq.model.errors import ConfigurationError
+from dpq.model.rates import many
 from dpq.model.validation import one_line
 from dpq.registry.all_queues import all_names, ask_queues
 from dpq.views.words import this_user
@@ -183,7 +184,7 @@ def _show_errors(answers: Mapping[str, Any], json: bool) -> None:
         said = {"queue": name, "error": one_line(error)}
         emit(said) if json else talk("queue {queue!r}: {error}".format(**said))
     if errors:
-        raise Failed(f"{len(errors)} of {len(answers)} queues cannot be read")
+        raise Failed(f"{len(errors)} of {many(len(answers), 'queue')} cannot be read")
 
 
 def _told(client: Any, seen: Mapping[str, Any], worker: str, quiet: bool) -> dict[str, Any]:

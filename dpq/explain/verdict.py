@@ -39,7 +39,7 @@ from dpq.limits.limits import EVERY_GROUP
 from dpq.limits.pools import UNTIL_OPENED_MS
 from dpq.model.history import Event
 from dpq.model.queue_settings import DEFAULT_SEEN_MAX_KEYS
-from dpq.model.rates import span
+from dpq.model.rates import many, span
 
 __all__ = ["Verdict", "VerdictState"]
 
@@ -210,14 +210,10 @@ def _handlers_busy(facts: Facts) -> Verdict | None:
     if not facts.workers:  # consumers without heartbeats are judged by their leases
         if facts.flows or not facts.due or not (hang := _hang(facts)):
             return None
-        leases = f"{survey.leases} lease{'s' * (survey.leases > 1)}"
-        return facts.found(
-            VerdictState.HANDLERS_BUSY,
-            f"consumers that send no heartbeat hold {leases} and ask for no more; {hang}",
-            "all consumers busy",
-            since=survey.oldest_ms,
-            seconds=int(facts.seconds_since(survey.oldest_ms)) - 1,
-        )
+        leases, since = many(survey.leases, "lease"), survey.oldest_ms
+        because = f"consumers that send no heartbeat hold {leases} and ask for no more; {hang}"
+        state, held = VerdictState.HANDLERS_BUSY, int(facts.seconds_since(since)) - 1
+        return facts.found(state, because, "all consumers busy", since=since, seconds=held)
     slowest = max(facts.workers, key=lambda worker: worker.longest_seconds or 0.0)
     seconds, task = slowest.longest_seconds or 0.0, slowest.longest_task
     free = any(worker.running < worker.concurrency for worker in workers)
@@ -250,7 +246,8 @@ def _failing(facts: Facts) -> Verdict | None:
     pace, died_of = facts.pace, facts.survey.died_of
     failed, tried = pace.failed, pace.failed + pace.acked
     if failed >= max(FAILED_LEAST, FAILED_SHARE * tried):
-        because = f"{failed} of {tried} attempts of the last minutes have failed"
+        have = many(tried, "attempt of the last minutes has", "attempts of the last minutes have")
+        because = f"{failed} of {have} failed"
         for error, _ in Counter(map(_error, facts.failures)).most_common(1):
             because += f", most often: {error}"
         who = _culprit(facts)
@@ -315,8 +312,8 @@ def _only_dead(facts: Facts) -> Verdict | None:
 def _moving(facts: Facts) -> Verdict | None:
     if facts.idle:
         return None
-    leases = facts.survey.leases
-    said = [f"{tasks_are(facts.due)}, and {leases} {'is' if leases == 1 else 'are'} running"]
+    running = many(facts.survey.leases, "is running", "are running")
+    said = [f"{tasks_are(facts.due)}, and {running}"]
     if facts.due and facts.drain.state in ("clears", "even", "will not drain"):
         said.append(facts.drain.say)
     elif facts.due and facts.pace.kind == "stopped":
@@ -334,12 +331,13 @@ def _moving(facts: Facts) -> Verdict | None:
         if worker.seen_seconds > LATE_SECONDS
     ][:1]
     if facts.pace.failed:
-        said.append(f"{facts.pace.failed} attempts have failed in the last minutes")
+        have = many(facts.pace.failed, "attempt has", "attempts have")
+        said.append(f"{have} failed in the last minutes")
     if facts.stats.dead:
         said.append(tasks_are(facts.stats.dead, "dead"))
     if quiet := [worker for worker in alive(facts.workers) if worker.quiet_since]:
-        verb = "is" if len(quiet) == 1 else "are"
-        said.append(f"{len(quiet)} of {len(facts.workers)} workers {verb} quiet")
+        of = many(len(facts.workers), "worker")
+        said.append(f"{len(quiet)} of {of} {'is' if len(quiet) == 1 else 'are'} quiet")
     return facts.found(VerdictState.MOVING, "; ".join(said))
 
 
@@ -369,35 +367,33 @@ def _warnings(facts: Facts) -> Iterator[tuple[Warned, str, dict[str, str]]]:
         said = f"the server writes no AOF, and what came since {facts.say(saved)} is on no disk"
         yield Warned.NOT_SAVED, said, {}
     if survey.full:
-        where = f"full: {survey.live} of {survey.max_tasks} tasks"
-        yield Warned.FULL, f"{where}, so new tasks are refused", {}
+        tasks = many(survey.max_tasks, "task")
+        yield Warned.FULL, f"full: {survey.live} of {tasks}, so new tasks are refused", {}
     for held in survey.held[1:]:
         if 0 < survey.max_waiting <= held.due:
-            said = f"group {held.state.group!r} is full: {held.due} of {survey.max_waiting} tasks"
-            yield Warned.GROUP_FULL, said, {}
+            tasks = many(survey.max_waiting, "task")
+            yield Warned.GROUP_FULL, f"{scope_name(held)} is full: {held.due} of {tasks}", {}
             break
     if survey.producers:
-        number = "1 producer waits" if survey.producers == 1 else ""
-        said = f"{number or f'{survey.producers} producers wait'} for room"
-        yield Warned.PRODUCERS_WAIT, said, {}
+        wait = many(survey.producers, "producer waits", "producers wait")
+        yield Warned.PRODUCERS_WAIT, f"{wait} for room", {}
     most = survey.seen_max or DEFAULT_SEEN_MAX_KEYS
     if facts.stats.seen_keys >= most:
-        keys = "1 seen key" if most == 1 else f"{most} seen keys"
-        said = f"its bound of {keys} is reached, so the oldest are forgotten early"
-        yield Warned.SEEN_FULL, said, {}
+        bound = f"its bound of {many(most, 'seen key')} is reached"
+        yield Warned.SEEN_FULL, f"{bound}, so the oldest are forgotten early", {}
     if task := survey.recurs:
         said = f"the recurring task {task} is dead: {survey.recurs_died_of}"
         yield Warned.SCHEDULE_DIED, said, {"task": task}
     if count := survey.keyed:
-        letters = "a dead letter keeps its key" if count == 1 else f"{count} dead letters keep keys"
+        letters = many(count, "dead letter keeps its key", "dead letters keep keys")
         said = f"{letters}, {survey.key!r}: a push with it may add no task"
         yield Warned.KEY_HELD, said, {"task": survey.key_task}
     if batch := survey.batch:
         left, since = survey.batch_left, facts.say(survey.batch_since_ms)
         kind, said = Warned.NOT_SEALED, f"nothing is left since {since}, but nobody has sealed it"
         if left:
-            said = f"{left} of its tasks {'is' if left == 1 else 'are'} left, and none has ended "
-            kind, said = Warned.BATCH_STANDS, f"{said}since {since}"
+            are = many(left, "of its tasks is", "of its tasks are")
+            kind, said = Warned.BATCH_STANDS, f"{are} left, and none has ended since {since}"
         yield kind, f"batch {batch!r} cannot end: {said}", {"batch": batch}
 
 

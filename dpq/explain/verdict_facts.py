@@ -14,7 +14,7 @@ from dpq.explain.pace import Pace
 from dpq.limits.pools import UNTIL_OPENED_MS
 from dpq.model.history import Event
 from dpq.model.moments import say_moment
-from dpq.model.rates import span
+from dpq.model.rates import many, span
 from dpq.model.reports import QueueStats, WorkerInfo
 
 if TYPE_CHECKING:
@@ -207,7 +207,7 @@ def moment_of(at_ms: float | None) -> datetime | None:
 
 
 def tasks_are(count: int, rest: str = "due") -> str:
-    return f"1 task is {rest}" if count == 1 else f"{count} tasks are {rest}"
+    return many(count, f"task is {rest}", f"tasks are {rest}")
 
 
 def worker_name(info: WorkerInfo) -> str:

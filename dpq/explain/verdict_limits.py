@@ -10,7 +10,7 @@ from dpq.explain.verdict_facts import Facts, Verdict, hangs, tasks_are, worker_n
 from dpq.limits.limits import quota_text
 from dpq.limits.pools import UNTIL_OPENED_MS
 from dpq.limits.states import spent_quota, spent_words
-from dpq.model.rates import per_text, span
+from dpq.model.rates import many, per_text, span
 
 if TYPE_CHECKING:
     from dpq.explain.survey import Held
@@ -117,7 +117,7 @@ def others_closed(facts: Facts, first: Held) -> str:
     others = facts.survey.closed - (first.state.group is not None)
     if others < 1:
         return ""
-    said = "; 1 more group is closed" if others == 1 else f"; {others} more groups are closed"
+    said = "; " + many(others, "more group is closed", "more groups are closed")
     soonest = facts.survey.opens_ms or UNTIL_OPENED_MS
     sooner = soonest < (_opens_ms(first) or UNTIL_OPENED_MS)
     return f"{said}, the first until {facts.say(soonest)}" if sooner else said
@@ -145,11 +145,13 @@ def _say_429(facts: Facts, held: Held) -> Said:
     news = held.limited
     status = news.detail[:3] if news and news.detail[:3].isdecimal() else "429"
     since = news.at_ms if news else None
-    members = [repr(m.name) for m in held.state.members if m.reason == held.state.reason]
+    names = [repr(m.name) for m in held.state.members if m.reason == held.state.reason]
     who = scope_name(held)
-    if members:
-        more = f" and {members[1] if len(members) == 2 else f'{len(members) - 1} more'}"
-        who += f", member{'s' * (len(members) > 1)} {members[0]}" + more * (len(members) > 1)
+    if len(names) == 1:
+        who += f", member {names[0]}"
+    elif names:
+        others = names[1] if len(names) == 2 else f"{len(names) - 1} more"
+        who += f", members {names[0]} and {others}"
     if held.state.reason == "probe":
         why = f"the first task of {who} after a {status} still runs, and all others wait for it"
         return Said(why, since, who)
@@ -178,11 +180,9 @@ def _say_paced(facts: Facts, held: Held) -> Said:
 
 
 def _say_concurrency(facts: Facts, held: Held) -> Said:
-    most = held.state.concurrency or 1
-    why = f"{scope_name(held)} lets {most} task{'s' * (most > 1)} run at once"
+    why = f"{scope_name(held)} lets {many(held.state.concurrency or 1, 'task')} run at once"
     if held.permits and held.permits_until_ms is not None:
-        permits = "1 permit of `acquire` holds" if held.permits == 1 else ""
-        permits = permits or f"{held.permits} permits of `acquire` hold"
+        permits = many(held.permits, "permit of `acquire` holds", "permits of `acquire` hold")
         why += f", and {permits} it, the first until {facts.say(held.permits_until_ms)}"
         return Said(why, None, "callers of `acquire`", "held by permits")
     if not held.holder:

@@ -8,7 +8,8 @@ from dpq.explain.verdict_limits import PACED, REASONS
 from dpq.limits.limits import RateLimit, quota_text
 from dpq.limits.pools import UNTIL_OPENED_MS
 from dpq.limits.states import LimitState, MemberState, last_to_open, spent_quota, spent_words
-from dpq.model.rates import span
+from dpq.limits.words import rate_text
+from dpq.model.rates import many, span
 from dpq.model.task import TaskState
 from dpq.script.replies import read_batch_state
 from dpq.script.values import read_fields, read_texts
@@ -70,9 +71,9 @@ def explain(
         return due, found.until_ms
     before = []
     if found.in_group:
-        before.append(f"{_tasks(found.in_group)} of its group")
+        before.append(f"{many(found.in_group, 'task')} of its group")
     if found.ahead:
-        others = _tasks(found.ahead, "other ready" if found.in_group else "ready")
+        others = many(found.ahead, "other ready task" if found.in_group else "ready task")
         before.append("at least " * found.more + others)
     behind = f"behind {' and '.join(before)}" if before else ""
     nobody = f", but nobody takes it: {unattended}" if unattended else ""
@@ -106,7 +107,8 @@ def explain(
     until = f" for another {within(opens)}" if opens else ""
     if not opens and shut.reason == "closed by hand":
         until = " until it is opened"
-    closed = f"{what} is closed ({_why_closed(shut, windows)}){until}"
+    why = REASONS.get(shut.reason or "", PACED)[1]
+    closed = f"{what} is closed ({spent(shut, windows) or why}){until}"
     return f"{closed}, {then}{soon(opens or math.inf)}{nobody}", opens
 
 
@@ -114,32 +116,19 @@ def _waits_for(found: Waiting) -> str:
     """Say which tasks must end before a task can be due."""
     after = found.after.split("\x01")[1:]
     if batch := read_batch_state(found.batch, found.batch_text):
-        left = f"{batch.left} of its {batch.pushed} tasks {'is' if batch.left == 1 else 'are'} left"
+        of = f"of its {many(batch.pushed, 'task')}"
+        left = many(batch.left, f"{of} is left", f"{of} are left")
         return f"it waits for the end of batch {batch.name!r}: {left}"
     if not after:
         return "it waits for a batch that is not stored: see `dpq doctor`"
-    many = "the end of task" if len(after) == 1 else f"{len(after)} tasks to end:"
-    return f"it waits for {many} {', '.join(after)}"
+    ends = "the end of task" if len(after) == 1 else f"{len(after)} tasks to end:"
+    return f"it waits for {ends} {', '.join(after)}"
 
 
-def _why_closed(shut: LimitState | MemberState, windows: Sequence[RateLimit]) -> str:
-    """Say why a limit lets no task run; if units are spent, name the window or quota."""
-    if spent := spent_quota(shut):
-        return f"its quota of {quota_text(spent.quota)} {spent_words(spent.left)}"
-    return REASONS.get(shut.reason or "", PACED)[1] or _spent(windows, shut.units_left)
-
-
-def _spent(windows: Sequence[RateLimit], units_left: Sequence[float]) -> str:
-    """Name the window that opens last by its unit; add its length if other windows share it."""
-    last = last_to_open(windows, units_left)
-    if last is None:
-        return "its rate is spent"
-    window, left = last
-    units = [other.unit for other in windows]
-    name = f" of {window.unit or 'requests'}" if len(units) > 1 or window.unit else ""
-    length = f" per {window.per:.15g} s" if units.count(window.unit) > 1 else ""
-    return f"its rate{name}{length} {spent_words(left)}"
-
-
-def _tasks(count: int, kind: str = "") -> str:
-    return f"{count} {kind} task{'s' if count > 1 else ''}".replace("  ", " ")
+def spent(state: LimitState | MemberState, windows: Sequence[RateLimit]) -> str:
+    """Name the window or the quota that lets no task run: `10/s is spent`; "" if none is."""
+    if not state.open and state.reason == "spent":
+        last = last_to_open(windows, state.units_left)
+        return f"{rate_text(last[0])} {spent_words(last[1])}" if last else "spent"
+    closed_by = None if state.open else spent_quota(state)
+    return f"{quota_text(closed_by.quota)} {spent_words(closed_by.left)}" if closed_by else ""

@@ -1,4 +1,5 @@
-"""Rates and durations as words for people: `10/s`, `2 h 5 m`, `3 to 5 m`. No I/O, no clock."""
+"""Numbers, rates and durations as words for people: `2 tasks`, `10/s`, `2 h 5 m`, `3 to 5 m`.
+No I/O, no clock."""
 
 import math
 from bisect import bisect_left, bisect_right
@@ -8,6 +9,11 @@ SHOWN_UNITS = {"d": 86_400, "h": 3600, "min": 60, "s": 1}
 
 STEPS = (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 9, 10)
 """The first digits of a rough number: neighbours differ by 10 to 33 %."""
+
+
+def many(count: int, one: str, more: str = "") -> str:
+    """Write a number of things: `1 task`, `2 tasks`; `more` are its words if `s` is not enough."""
+    return f"{count} {one if count == 1 else more or f'{one}s'}"
 
 
 def per_text(units: float, per: float) -> str:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from dpq import TaskState
 from dpq.limits.rules import rules_words
 from dpq.model.history import Event
-from dpq.model.rates import span
+from dpq.model.rates import many, span
 from dpq.model.reports import WorkerInfo
 
 KINDS = {"rate_limited": "429"}
@@ -37,12 +37,7 @@ def event_text(event: Event) -> EventText:
     kind, detail = kind_text(event.kind), event.detail
     if event.kind == "limit_set":
         return EventText(kind, _change_text(event))
-    if event.kind in (
-        "dead",
-        "failed",
-        "by_hand",
-        "deployed",
-    ):  # the detail is the text of another program
+    if event.kind in ("dead", "failed", "by_hand", "deployed"):  # the text of another program
         return EventText(kind, detail + _by(event))
     if event.kind == "learned":
         return EventText(kind, f"a rate of {detail}")
@@ -104,7 +99,7 @@ def changes(events: Sequence[Event], workers: Sequence[WorkerInfo], now_ms: floa
             version = f"version {worker.program}, " * bool(worker.program)
             began.setdefault(f"{version}DPQ {worker.version}", []).append(worker.since)
     for versions, times in began.items():
-        said = f"{len(times)} of {len(workers)} workers began, with {versions}"
+        said = f"{len(times)} of {many(len(workers), 'worker')} began, with {versions}"
         found.append(Change(max(times), said))
     return sorted(found, key=lambda each: each.at, reverse=True)
 
@@ -170,12 +165,7 @@ class Step(NamedTuple):
     frames: tuple[str, ...] = ()  # where its error was raised, the last call first
 
 
-TONES = {
-    "failed": "bad",
-    "dead": "bad",
-    "lease_expired": "bad",
-    "rate_limited": "warn",
-}
+TONES = {"failed": "bad", "dead": "bad", "lease_expired": "bad", "rate_limited": "warn"}
 """The tones of steps, by the kinds of events."""
 
 

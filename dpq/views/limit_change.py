@@ -13,6 +13,7 @@ from dpq.explain.incidents import LONGEST_SECONDS
 from dpq.limits.limits import EVERY_GROUP
 from dpq.limits.pools import MAX_MEMBERS
 from dpq.limits.rules import LimitRules, limit_words, plain_rules
+from dpq.model.rates import many
 from dpq.queue.inside import operations_of, session_of
 from dpq.types import Event
 from dpq.views.limits import promises
@@ -80,7 +81,7 @@ def rules_before(event: Event) -> LimitRules | None:
 def _side(text: str, group: str | None, every: str, look: DrainLook) -> Side:
     limits_alone = look._replace(scopes=[scope._replace(busy=False) for scope in look.scopes])
     drain = drain_of(limits_alone, group=group)
-    due = f"{drain.backlog} due {'task' if drain.backlog == 1 else 'tasks'}"
+    due = many(drain.backlog, "due task")
     said = f"{due}: {say_drain(drain)}" if drain.backlog else "no due task waits for it"
     limit, whose = [] if text else ["no limit"], ""
     if not text and group not in (None, EVERY_GROUP):

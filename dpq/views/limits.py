@@ -1,15 +1,13 @@
 """Limits in numbers and words: what a window allows, promises and has left, and its drain time."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from dpq import RateLimit
 from dpq.limits.limits import most_granted, quota_text
 from dpq.limits.rules import LimitRules
-from dpq.limits.states import last_to_open, spent_quota, spent_words
 from dpq.limits.words import rate_text
 from dpq.model.rates import span
-from dpq.types import LimitState, MemberState
+from dpq.types import LimitState
 from dpq.views.words import number
 
 
@@ -31,15 +29,6 @@ def promises(rules: LimitRules) -> list[str]:
         said.append(f"never more than {number(rules.concurrency)} at once")
     whose = f"for each of {len(rules.members)} members " if rules.members else ""
     return [whose + each for each in said]
-
-
-def spent(state: LimitState | MemberState, windows: Sequence[RateLimit]) -> str:
-    """Name the window or the quota that lets no task run: `10 in 1 s is spent`."""
-    if not state.open and state.reason == "spent":
-        last = last_to_open(windows, state.units_left)
-        return f"{rate_text(last[0])} {spent_words(last[1])}" if last else "spent"
-    closed_by = None if state.open else spent_quota(state)
-    return f"{quota_text(closed_by.quota)} {spent_words(closed_by.left)}" if closed_by else ""
 
 
 def gauges(state: LimitState) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from starlette.responses import Response
 from dpq import ConfigurationError
 from dpq.limits.rules import limit_words
 from dpq.model.errors import LimitChangedError
+from dpq.model.rates import many
 from dpq.verbs.bulk import BURIED, OF_STATES
 from dpq.views.limit_change import make
 from dpq.web.access import ACTIONS, COOKIE, SESSION_SECONDS
@@ -68,8 +69,7 @@ def tasks(call: Call) -> Response:
             call.allow(action)  # raises if the action is not allowed
         return call.render(
             "confirm.html",
-            question=f"{ACTIONS[action].capitalize()}: {len(ids)} "
-            f"{'task' if len(ids) == 1 else 'tasks'} of {call.name!r}?",
+            question=f"{ACTIONS[action].capitalize()}: {many(len(ids), 'task')} of {call.name!r}?",
             action=action,
             fields=[(name, each) for name, values in call.form.items() for each in values],
             target=call.url("q", call.name, "tasks"),

@@ -25,12 +25,7 @@ from dpq.web.site import Call, read_number, read_whole
 
 T = TypeVar("T")
 
-WAYS = {
-    "": "closed first",
-    "closed": "open next",
-    "own": "own limits",
-    "name": "by name",
-}
+WAYS = {"": "closed first", "closed": "open next", "own": "own limits", "name": "by name"}
 """The lists of groups."""
 
 BUSIEST = 6

@@ -77,7 +77,7 @@ def batches(call: Call) -> Response:
         batches=read_batches(call),
         counts=batch_counts,
         left=batch_left,
-        now_ms=call.site.now_ms(),
+        now_ms=call.site.snapshot(call.name).survey.now_ms,
     )
 
 
@@ -158,13 +158,7 @@ def server(call: Call) -> Response:
         return [(each, *explain(each)) for each in problems], missing, _info(queue.redis)
 
     problems, missing, info = call.site.shared.get(("server",), look)
-    return call.render(
-        "server.html",
-        names=names,
-        problems=problems,
-        missing=missing,
-        info=info,
-    )
+    return call.render("server.html", names=names, problems=problems, missing=missing, info=info)
 
 
 INFO = {

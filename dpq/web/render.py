@@ -10,12 +10,13 @@ from markupsafe import Markup, escape
 from pydantic_core import to_jsonable_python
 
 from dpq.explain.verdict_facts import hangs
+from dpq.explain.waiting import spent
 from dpq.limits.limits import quota_text
 from dpq.model.display import attempt_of
 from dpq.model.payload import bytes_text
 from dpq.model.rates import span
 from dpq.views.events import event_text, kind_text, limited_by
-from dpq.views.limits import drain_ms, gauges, spent
+from dpq.views.limits import drain_ms, gauges
 from dpq.views.used import hour_chart, hour_text, used_by
 from dpq.views.words import number, say_drain, say_schedule, say_state
 from dpq.views.workers import say_quiet

@@ -21,14 +21,7 @@ from support import PATIENCE_S, processes, wait_for
 from typer.testing import CliRunner, Result
 
 import dpq
-from dpq import (
-    DPQ,
-    Adaptive,
-    Push,
-    RateLimit,
-    Reserve,
-    TaskState,
-)
+from dpq import DPQ, Adaptive, Push, RateLimit, Reserve, TaskState
 from dpq.cli import app
 from dpq.script.keys import key_of
 
@@ -572,8 +565,7 @@ def plain(markup: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("words", "command"),
-    [pytest.param(*each, id=" ".join(each[0])) for each in commands()],
+    ("words", "command"), [pytest.param(*each, id=" ".join(each[0])) for each in commands()]
 )
 def test_every_command_explains_itself(words: tuple[str, ...], command: Any) -> None:
     """--help says what the command and each of its options do, and names what else sets them."""
@@ -702,14 +694,14 @@ def test_export_and_import(run, q, url, name):
     other = f"{name}-b"
     out = run("admin", "export")
     assert len(out.stdout.splitlines()) == 253
-    assert "exported 250 tasks and 1 limits" in out.stderr
+    assert "exported 250 tasks and 1 limit of" in out.stderr
     into = ("admin", "import", "--queue", other)
-    assert "imported 250 tasks and 1 limits" in run(*into, lines=out.stdout).stderr
+    assert "imported 250 tasks and 1 limit into" in run(*into, lines=out.stdout).stderr
     with DPQ[Any](q.redis, other) as b:
         assert (b.pop().task.payload, b.stats().ready) == (249, 249)
         assert "250 tasks were imported before" in run(*into, lines=out.stdout).stderr
         again = run(*into, "--again", lines=out.stdout).stderr
-        assert "250 tasks were left as they are" in again
+        assert "250 tasks were stored already" in again
         assert "Nothing was imported" in run(*into, lines=out.stdout[:-30], code=1).stderr
         b.admin.drop()
         b.push("mine", key="k0")

@@ -10,16 +10,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from dpq import DPQ, Push, TaskState
-from dpq.cli._render import (
-    HISTORY,
-    LEASES,
-    QUEUES,
-    TASKS,
-    WORKERS,
-    Report,
-    changes,
-    limit_table,
-)
+from dpq.cli._render import HISTORY, LEASES, QUEUES, TASKS, WORKERS, Report, changes, limit_table
 from dpq.cli.worker import worker_record
 from dpq.model.reports import WorkerInfo
 from dpq.views.workers import Working

@@ -18,12 +18,7 @@ from typer.testing import CliRunner, Result
 from dpq import DPQ, ConfigurationError
 from dpq.cli import _processes, app
 from dpq.cli._job import load
-from dpq.cli._processes import (
-    FIRST_PAUSE_SECONDS,
-    MOST_STARTS,
-    Child,
-    Parent,
-)
+from dpq.cli._processes import FIRST_PAUSE_SECONDS, MOST_STARTS, Child, Parent
 from dpq.cli._terminal import Failed
 
 MODULE = """
@@ -165,11 +160,7 @@ def test_any_kind_of_handlers(run_here: Run, q: DPQ, target: str, kind: str) -> 
 
 @pytest.mark.parametrize(
     ("target", "code", "words"),
-    [
-        ("plain", 0, "finished"),
-        ("async_tasks", 0, "finished"),
-        ("failing", 1, "broken on purpose"),
-    ],
+    [("plain", 0, "finished"), ("async_tasks", 0, "finished"), ("failing", 1, "broken on purpose")],
 )
 def test_one_task_is_run_by_its_id(
     url: str, name: str, imported: None, q: DPQ, target: str, code: int, words: str
@@ -235,7 +226,7 @@ async def again():
     for target in ("tasks", "async_tasks"):
         named(q, "plain")
         said = run_here(f"own:{target}", "--drain", where=False)
-        assert "drained: 1 tasks finished" in said
+        assert "drained: 1 task finished" in said
     refused = run_here("own:blocking", where=False, code=2)
     assert "'own:blocking' is async, but its queue is not: name the server" in refused
     named(q, "plain")
@@ -275,8 +266,7 @@ def test_what_is_not_there_is_told(here: Path, target: str, reason: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("target", "number"),
-    [("until_told", signal.SIGHUP), ("until_told_async", signal.SIGINT)],
+    ("target", "number"), [("until_told", signal.SIGHUP), ("until_told_async", signal.SIGINT)]
 )
 def test_the_first_signal_lets_handlers_finish(
     start: Start, q: DPQ, here: Path, target: str, number: signal.Signals

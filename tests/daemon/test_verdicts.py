@@ -611,11 +611,7 @@ PLANTED = [
     ),
     Planted(paced, S.PACED, "allows 6/min, of which 0.0 are left: it opens at 22:13:30 UTC"),
     Planted(learned, S.PACED, "allows 2/min, of which ", fires=("429Share",)),
-    Planted(
-        *(concurrency, S.CONCURRENCY),
-        "group 'api' lets 1 task run at once",
-        True,
-    ),
+    Planted(*(concurrency, S.CONCURRENCY), "group 'api' lets 1 task run at once", True),
     Planted(
         *(dead_permit, S.CONCURRENCY, "1 permit of `acquire` holds it", True),
         cause="held by permits",
@@ -628,8 +624,7 @@ PLANTED = [
         fires=("GroupClosedLong",),
     ),
     Planted(
-        *(some_closed_others_move, S.MOVING, "group 'api' is held by hand"),
-        fires=("WillNotDrain",),
+        *(some_closed_others_move, S.MOVING, "group 'api' is held by hand"), fires=("WillNotDrain",)
     ),
     Planted(
         *(several_groups_closed, S.RATE_LIMITED),
@@ -694,8 +689,7 @@ PLANTED = [
         warnings=(W.SCHEDULE_DIED,),
     ),
     Planted(
-        *(key_held, S.MOVING, "a dead letter keeps its key, 'order-1'"),
-        warnings=(W.KEY_HELD,),
+        *(key_held, S.MOVING, "1 dead letter keeps its key, 'order-1'"), warnings=(W.KEY_HELD,)
     ),
     Planted(key_held_long_ago, S.MOVING, "1 task is dead", fires=("OldestDueHigh",)),
     Planted(
@@ -707,10 +701,7 @@ PLANTED = [
         fires=("WillNotDrain",),
         warnings=(W.GROUP_FULL,),
     ),
-    Planted(
-        *(seen_full, S.MOVING, "its bound of 1 seen key is reached"),
-        warnings=(W.SEEN_FULL,),
-    ),
+    Planted(*(seen_full, S.MOVING, "its bound of 1 seen key is reached"), warnings=(W.SEEN_FULL,)),
     Planted(
         *(batch_stands, S.ONLY_DELAYED),
         "batch 'crawl' cannot end: 1 of its tasks is left, and none has ended since 22:13:20 UTC",

@@ -129,7 +129,7 @@ def test_a_pinned_task_runs_as_its_member(q, clock):
     waits = q.peek(1, "waiting")[0].id
     assert q.pop().task is None
     told = q.why(waits)
-    assert told.startswith("it runs only as 'key-b', which is closed (its rate is spent) for ")
+    assert told.startswith("it runs only as 'key-b', which is closed (60/min is spent) for ")
     clock.advance(1)
     assert [(t.payload, t.member) for t in q.pop_many(9, visibility=LONG)] == [
         (1, "key-b"),

@@ -107,7 +107,7 @@ def test_group_spent(q, clock):
     q.set_limit(1, 10, group="*")
     q.pop()
     clock.advance(4)
-    told = "its group 'g' is closed (its rate is spent) for another 6.0 s, and it is"
+    told = "its group 'g' is closed (1/10s is spent) for another 6.0 s, and it is"
     assert q.why(ids[1]) == f"{told} first then"
     assert q.why(ids[2]) == (
         f"{told} behind 1 task of its group then, so it may run after about 16 s"

@@ -6,9 +6,10 @@ import pytest
 
 from dpq import Quota, RateLimit
 from dpq.cli._render import limit_table
+from dpq.explain.waiting import spent
 from dpq.limits.states import QuotaState
 from dpq.types import LimitState
-from dpq.views.limits import gauges, spent
+from dpq.views.limits import gauges
 
 MIDNIGHT = datetime(2026, 11, 25, tzinfo=UTC)
 SECOND, DAY = RateLimit(10, 1, burst=10), RateLimit(1000, 3600, burst=1000)

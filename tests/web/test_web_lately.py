@@ -41,7 +41,7 @@ def test_what_operators_did_is_not_pushed_out_by_failures(
             "limit set of group &#39;a&#39;: 20/s, by ann",
             "paused: by bob, until it is resumed",
             "resumed: by bob",
-            "1 of 1 workers began, with DPQ 1.5+abc",
+            "1 of 1 worker began, with DPQ 1.5+abc",
         ]
     )
     undo = re.search(r'href="([^"]*undo=[^"]*)"', change.page(f"{path}/limit?group=a"))
