@@ -93,6 +93,49 @@ def fill(q: DPQ, count: int = 4, group: str | None = "api") -> None:
     q.push_many([Push(n, group=group) for n in range(count)])
 
 
+def busy(q: DPQ) -> None:
+    """Push four tasks of a group, with a worker that has free handlers."""
+    fill(q)
+    beat(q)
+
+
+class Planted(NamedTuple):
+    plant: Callable[[DPQ, Clock], None]
+    state: VerdictState
+    words: str
+    needs_person: bool = False
+    also: tuple[VerdictState, ...] = ()
+    warnings: tuple[Warned, ...] = ()
+    cause: str = ""  # its row of the runbook, if that is not its state
+    fires: str = ""  # the alert beside those of its rows
+
+    @property
+    def rows(self) -> tuple[str, ...]:
+        """Its rows of the runbook."""
+        return (self.cause or self.state, *self.warnings)
+
+    @property
+    def own_server(self) -> bool:
+        """True if it is planted in the settings of a server."""
+        return self.state is S.SERVER_REFUSES or bool(OF_SERVER.intersection(self.warnings))
+
+
+PLANTED: list[Planted] = []
+"""Each incident, as it is planted; what its sentence says; and if a person is needed."""
+
+Plant = Callable[[DPQ, Clock], None]
+
+
+def incident(*said: Any, **more: Any) -> Callable[[Plant], Plant]:
+    """Add an incident: a function that plants it, with the other fields of `Planted`."""
+
+    def add(plant: Plant) -> Plant:
+        PLANTED.append(Planted(plant, *said, **more))
+        return plant
+
+    return add
+
+
 def usual_runs(q: DPQ, clock: Clock) -> None:
     """Let some runs of 2 s end."""
     q.push_many([Push(n) for n in range(3)])
@@ -102,9 +145,9 @@ def usual_runs(q: DPQ, clock: Clock) -> None:
         q.ack(task)
 
 
+@incident(S.UNREADABLE, "the stored limit of group 'api' cannot be read", True)
 def unreadable(q: DPQ, clock: Clock) -> None:
-    fill(q)
-    beat(q)
+    busy(q)
     q.set_limit(1, 60, group="api")
     q.delay_group("api", 9)
     q.redis.hset(key_of(q.queue_name, "limits"), "group:api", "junk")
@@ -112,33 +155,37 @@ def unreadable(q: DPQ, clock: Clock) -> None:
     q.pop()
 
 
+@incident(S.PAUSED, "until it is resumed; the pause began at 22:13:20", True)
 def paused_for_ever(q: DPQ, clock: Clock) -> None:
-    fill(q)
-    beat(q)
+    busy(q)
     q.pause()
 
 
+@incident(S.PAUSED, "it is paused until 22:23:20 UTC; the pause began at 22:13:20 UTC, by ann@box7")
 def paused_for_a_time(q: DPQ, clock: Clock) -> None:
-    fill(q)
-    beat(q)
+    busy(q)
     q.pause(600, by="ann@box7")
 
 
+@incident(S.PAUSED, "also: no consumer", True, also=(S.NO_CONSUMER,))
 def paused_and_no_consumer(q: DPQ, clock: Clock) -> None:
     fill(q)
     q.pause()
 
 
+@incident(S.NO_CONSUMER, "4 tasks are due, and no consumer has ever", True)
 def never_a_consumer(q: DPQ, clock: Clock) -> None:
     fill(q)
 
 
+@incident(S.NO_CONSUMER, "has asked for one since 22:13:20 UTC; the leases of 2 of them have", True)
 def the_last_pop_is_long_ago(q: DPQ, clock: Clock) -> None:
     fill(q, group=None)
     q.pop_many(2, visibility=30)
     clock.advance(100)
 
 
+@incident(S.NO_CONSUMER, "its last worker, crawler on box7 (pid 4711), has sent no heartbeat", True)
 def the_last_worker_is_silent(q: DPQ, clock: Clock) -> None:
     fill(q)
     q.pop(visibility=600)
@@ -146,6 +193,11 @@ def the_last_worker_is_silent(q: DPQ, clock: Clock) -> None:
     clock.advance(40)
 
 
+@incident(
+    S.HANDLERS_BUSY,
+    "2 of 2 handlers are busy, the longest for 8 m (99 of 100 end within 2 s): task task-1 in ",
+    True,
+)
 def all_hang(q: DPQ, clock: Clock) -> None:
     usual_runs(q, clock)
     fill(q)
@@ -153,6 +205,7 @@ def all_hang(q: DPQ, clock: Clock) -> None:
     beat(q, running=2, longest=480_000)
 
 
+@incident(S.HANDLERS_BUSY, "hold 2 leases and ask for no more;", True, cause="all consumers busy")
 def consumers_hang(q: DPQ, clock: Clock) -> None:
     usual_runs(q, clock)
     fill(q, group=None)
@@ -161,26 +214,30 @@ def consumers_hang(q: DPQ, clock: Clock) -> None:
         clock.advance(seconds)
 
 
+@incident(
+    S.RATE_LIMITED,
+    "has answered 429 at 22:13:20 UTC: it is closed until 22:14:50 UTC; 4 of 4 due tasks wait",
+)
 def met_429(q: DPQ, clock: Clock) -> None:
-    fill(q)
-    beat(q)
+    busy(q)
     q.rate_limited(q.pop().task, 90)
 
 
+@incident(S.RATE_LIMITED, "the first task of group 'api' after a 429 still runs")
 def probe_runs(q: DPQ, clock: Clock) -> None:
-    fill(q)
-    beat(q)
+    busy(q)
     q.rate_limited(q.pop().task, 5)
     clock.advance(6)
     assert q.pop().task
 
 
+@incident(S.RATE_LIMITED, "the host of the queue has answered 429", fires="GroupClosedLong")
 def whole_queue_429(q: DPQ, clock: Clock) -> None:
-    fill(q)
-    beat(q)
+    busy(q)
     q.rate_limited(q.pop().task, 90, scope="queue")
 
 
+@incident(S.MOVING, "3 tasks are due, and 0 are running")
 def due_where_it_stands(q: DPQ, clock: Clock) -> None:
     q.push("its lease has ended")
     q.pop(visibility=5)
@@ -189,13 +246,14 @@ def due_where_it_stands(q: DPQ, clock: Clock) -> None:
     beat(q)
 
 
+@incident(S.PACED, "allows 6/min, of which 0.0 are left: it opens at 22:13:30 UTC")
 def paced(q: DPQ, clock: Clock) -> None:
-    fill(q)
-    beat(q)
+    busy(q)
     q.set_limit(6, 60, group="api")
     q.ack(q.pop().task)
 
 
+@incident(S.PACED, "allows 2/min, of which ", fires="429Share")
 def learned(q: DPQ, clock: Clock) -> None:
     """Ten a minute are set, and 429s have taught fewer."""
     q.set_limit(10, 60, group="api", adaptive=Adaptive(2, 10))
@@ -209,6 +267,7 @@ def learned(q: DPQ, clock: Clock) -> None:
         q.ack(task)
 
 
+@incident(S.CONCURRENCY, "group 'api' lets 1 task run at once", True)
 def concurrency(q: DPQ, clock: Clock) -> None:
     usual_runs(q, clock)
     fill(q)
@@ -219,37 +278,43 @@ def concurrency(q: DPQ, clock: Clock) -> None:
     beat(q, running=1, longest=200_000)
 
 
+@incident(S.CONCURRENCY, "1 permit of `acquire` holds it", True, cause="held by permits")
 def dead_permit(q: DPQ, clock: Clock) -> None:
     q.set_limit(concurrency=1, group="api")
     permit = q.acquire("api", timeout=0)
     permit.__enter__()
     HELD.append(permit)  # whoever forgets it gives it back
-    fill(q)
-    beat(q)
+    busy(q)
     assert q.pop().task is None
 
 
+@incident(S.QUOTA, "is spent until 2023-12-01 00:00:00 UTC", True)
 def quota(q: DPQ, clock: Clock) -> None:
-    fill(q)
-    beat(q)
+    busy(q)
     q.set_limit(Quota(1, "month", timezone="UTC"), group="api")
     q.ack(q.pop().task)
 
 
+@incident(S.BY_HAND, "was closed by hand at 22:13:20 UTC until it is", True)
 def closed_by_hand(q: DPQ, clock: Clock) -> None:
     fill(q, group="shop one")
     beat(q)
     q.delay_group("shop one", None)
 
 
+@incident(
+    S.RATE_LIMITED,
+    "the host of group 'api', members 'key-a' and 'key-b' has answered 429",
+    fires="GroupClosedLong",
+)
 def both_members_met_429(q: DPQ, clock: Clock) -> None:
     q.set_limit(60, 60, group="api", members=["key-a", "key-b"])
-    fill(q)
-    beat(q)
+    busy(q)
     for _ in range(2):
         q.rate_limited(q.pop().task, 300)
 
 
+@incident(S.MOVING, "group 'api' is held by hand", fires="WillNotDrain")
 def some_closed_others_move(q: DPQ, clock: Clock) -> None:
     fill(q, 50)
     fill(q, 2, group="other")
@@ -257,6 +322,11 @@ def some_closed_others_move(q: DPQ, clock: Clock) -> None:
     q.delay_group("api", None)
 
 
+@incident(
+    S.RATE_LIMITED,
+    "22:23:20 UTC; 2 more groups are closed, the first until 22:14:20 UTC; 11 of 14 due tasks ",
+    fires="WillNotDrain",
+)
 def several_groups_closed(q: DPQ, clock: Clock) -> None:
     for group, count in (("large", 9), ("small", 2), ("hand", 3)):
         fill(q, count, group)
@@ -268,19 +338,26 @@ def several_groups_closed(q: DPQ, clock: Clock) -> None:
     q.delay_group("hand", None)
 
 
+@incident(S.ONLY_DELAYED, "1 task is delayed, the next one is due at 2023-11-15")
 def only_delayed(q: DPQ, clock: Clock) -> None:
     q.push("x", delay=7200)
 
 
+@incident(S.ONLY_DEAD, "3 tasks are dead; the last died: no page 2", True)
 def only_dead(q: DPQ, clock: Clock) -> None:
     for n in range(3):
         q.push(n)
         q.bury(q.pop().task, f"no page {n}")
 
 
+@incident(
+    S.ALL_QUIET,
+    "3 tasks are due, and all 2 workers are quiet, the last one since 22:13:25 UTC: crawler on "
+    "box7 (pid 4711), told by ann@box7",
+    True,
+)
 def all_quiet(q: DPQ, clock: Clock) -> None:
-    fill(q)
-    beat(q)
+    busy(q)
     beat(q, worker="w2")
     q.admin.quiet("w1")
     clock.advance(5)
@@ -290,25 +367,29 @@ def all_quiet(q: DPQ, clock: Clock) -> None:
     q.pop()  # as a quiet worker that has not heard it yet
 
 
+@incident(S.MOVING, "1 of 2 workers is quiet")
 def one_quiet(q: DPQ, clock: Clock) -> None:
-    fill(q)
-    beat(q)
+    busy(q)
     beat(q, worker="w2")
     q.admin.quiet("w2")
 
 
+@incident(S.MOVING, "4 tasks are due")
 def moving(q: DPQ, clock: Clock) -> None:
     fill(q)
     beat(q, running=1, longest=100)
 
 
+@incident(S.PAUSED, "; full: 4 of 4 tasks, so new tasks are refused", True, warnings=(W.FULL,))
 def full_and_paused(q: DPQ, clock: Clock) -> None:
-    fill(q)
-    beat(q)
+    busy(q)
     q.admin.set_bounds(max_tasks=4)
     q.pause()
 
 
+@incident(
+    S.PACED, " waits for its retry until 22:23:20 UTC; 3 of 3 due tasks wait", cause="in order"
+)
 def in_order(q: DPQ, clock: Clock) -> None:
     """Only tasks that wait for the retry of the first one of their group."""
     q.set_limit(group="api", in_order=True)
@@ -322,6 +403,12 @@ def remember(q: DPQ) -> None:
     q._session.run(q._operations.remember)
 
 
+@incident(
+    S.FAILING,
+    "40 of 43 attempts of the last minutes have failed, most often: KeyError: order …; most of "
+    "them of task ",
+    True,
+)
 def poison(q: DPQ, clock: Clock) -> None:
     """One task fails again and again; others end well."""
     q.push("poison", max_attempts=99)
@@ -334,6 +421,7 @@ def poison(q: DPQ, clock: Clock) -> None:
     beat(q)
 
 
+@incident(S.FAILING, "HTTP 401; most of them of member key-b", True)
 def a_key_gets_401(q: DPQ, clock: Clock) -> None:
     """The host refuses one of two keys."""
     q.set_limit(600, 60, burst=100, group="api", members=["key-a", "key-b"])
@@ -346,6 +434,7 @@ def a_key_gets_401(q: DPQ, clock: Clock) -> None:
     clock.advance(1)
 
 
+@incident(S.MOVING, "0 tasks are due, and 0 are running; ", fires="DeadGrowing")
 def flows_beside_the_dead(q: DPQ, clock: Clock) -> None:
     """A task has died long ago; between two tasks of now nothing is due."""
     only_dead(q, clock)
@@ -357,6 +446,12 @@ def flows_beside_the_dead(q: DPQ, clock: Clock) -> None:
         clock.advance(15)
 
 
+@incident(
+    S.FAILING,
+    "30 tasks of the last minutes have died, and none ended well; the last died: no such page",
+    True,
+    cause="all die",
+)
 def full_of_the_dying(q: DPQ, clock: Clock) -> None:
     """Tasks end only by their death: nothing is finished."""
     fill(q, 100)
@@ -367,30 +462,32 @@ def full_of_the_dying(q: DPQ, clock: Clock) -> None:
         beat(q)
 
 
+@incident(S.MOVING, " is dead: HTTP 401", warnings=(W.SCHEDULE_DIED,), fires="DeadGrowing")
 def schedule_died(q: DPQ, clock: Clock) -> None:
     q.push("nightly", every=3600)
     q.bury(q.pop().task, "HTTP 401")
     for n in range(9):
         q.push(n)
         q.bury(q.pop().task, f"no page {n}")
-    fill(q)
-    beat(q)
+    busy(q)
 
 
+@incident(S.MOVING, "1 dead letter keeps its key, 'order-1'", warnings=(W.KEY_HELD,))
 def key_held(q: DPQ, clock: Clock) -> None:
     q.push("order", key="order-1")
     q.bury(q.pop().task, "no stock")
     assert q.push("order", key="order-1", on_duplicate="keep")
-    fill(q)
-    beat(q)
+    busy(q)
 
 
+@incident(S.MOVING, "1 task is dead", fires="OldestDueHigh")
 def key_held_long_ago(q: DPQ, clock: Clock) -> None:
     key_held(q, clock)
     clock.advance(90_000)
     beat(q)
 
 
+@incident(S.MOVING, "; 1 producer waits for room", warnings=(W.FULL, W.PRODUCERS_WAIT))
 def producer_waits(q: DPQ, clock: Clock) -> None:
     q.admin.set_bounds(max_tasks=1)
     fill(q, 1)
@@ -398,6 +495,9 @@ def producer_waits(q: DPQ, clock: Clock) -> None:
     assert q._session.run(q._operations.await_room, Producer(0, None))
 
 
+@incident(
+    S.MOVING, "group 'api' is full: 2 of 2 tasks", warnings=(W.GROUP_FULL,), fires="WillNotDrain"
+)
 def group_full(q: DPQ, clock: Clock) -> None:
     q.admin.set_bounds(max_waiting=2)
     fill(q, 2)
@@ -406,29 +506,39 @@ def group_full(q: DPQ, clock: Clock) -> None:
     beat(q)
 
 
+@incident(S.MOVING, "its bound of 1 seen key is reached", warnings=(W.SEEN_FULL,))
 def seen_full(q: DPQ, clock: Clock) -> None:
     with DPQ(q.redis, q.queue_name, seen_max_keys=1) as capped:
         capped.push("page", key="page", unique_for=3600)
         capped.ack(capped.pop().task)
-    fill(q)
-    beat(q)
+    busy(q)
 
 
+@incident(
+    S.ONLY_DELAYED,
+    "batch 'crawl' cannot end: 1 of its tasks is left, and none has ended since 22:13:20 UTC",
+    warnings=(W.BATCH_STANDS,),
+)
 def batch_stands(q: DPQ, clock: Clock) -> None:
     q.push("page", batch="crawl", delay=7200)
     q.seal_batch("crawl", on_finish=Push("report"))
     clock.advance(4000)
 
 
+@incident(
+    S.MOVING,
+    "batch 'crawl' cannot end: nothing is left since 22:13:20 UTC, but nobody has sealed it",
+    warnings=(W.NOT_SEALED,),
+)
 def batch_not_sealed(q: DPQ, clock: Clock) -> None:
     """All its tasks have ended, and what was to follow never comes."""
     q.push("page", batch="crawl")
     q.ack(q.pop().task)
     clock.advance(4000)
-    fill(q)
-    beat(q)
+    busy(q)
 
 
+@incident(S.MOVING, " of group 'slow.example' is held for 8 m 20 s (99 of 100 end within ")
 def one_hangs(q: DPQ, clock: Clock) -> None:
     """A handler hangs, and the other one works on."""
     usual_runs(q, clock)
@@ -443,6 +553,7 @@ def one_hangs(q: DPQ, clock: Clock) -> None:
     beat(q, running=1, longest=500_000)
 
 
+@incident(S.MOVING, "group 'api2' has no limit; group 'api1', one letter away, has one, unused")
 def limit_of_a_near_group(q: DPQ, clock: Clock) -> None:
     """The limit is of group api1; the tasks are of group api2."""
     q.set_limit(6, 60, group="api1")
@@ -450,6 +561,7 @@ def limit_of_a_near_group(q: DPQ, clock: Clock) -> None:
     beat(q)
 
 
+@incident(S.FAILING, "KeyError; most of them of version a1b2", True)
 def an_old_program(q: DPQ, clock: Clock) -> None:
     """One of two workers still has the version that fails."""
     fill(q, 60, None)
@@ -466,26 +578,27 @@ def an_old_program(q: DPQ, clock: Clock) -> None:
     clock.advance(1)
 
 
+@incident(S.UNKNOWN_QUEUE, "there is no queue '", True)
 def unknown_queue(q: DPQ, clock: Clock) -> None:
     """Nothing was ever pushed."""
 
 
+@incident(S.SERVER_REFUSES, "the server's memory is full (", True, cause="memory full")
 def memory_full(q: DPQ, clock: Clock) -> None:
-    fill(q)
-    beat(q)
+    busy(q)
     q.redis.config_set("maxmemory", "1mb")
 
 
+@incident(S.SERVER_REFUSES, "the server is a read-only replica", True, cause="read-only replica")
 def replica(q: DPQ, clock: Clock) -> None:
-    fill(q)
-    beat(q)
+    busy(q)
     q.redis.execute_command("REPLICAOF", "127.0.0.1", "1")
 
 
+@incident(S.SERVER_REFUSES, "could not write its data to disk", True, cause="disk error")
 def disk_error(q: DPQ, clock: Clock) -> None:
     """A snapshot cannot be stored, since its name is taken by a directory."""
-    fill(q)
-    beat(q)
+    busy(q)
     (Path(q.redis.config_get("dir")["dir"]) / "dump.rdb").mkdir()
     q.redis.config_set("save", "900 1")
     q.redis.bgsave()
@@ -493,13 +606,16 @@ def disk_error(q: DPQ, clock: Clock) -> None:
         time.sleep(0.01)
 
 
+@incident(S.MOVING, "deletes keys when its memory is full (allkeys-lru)", warnings=(W.EVICTS,))
 def evicts(q: DPQ, clock: Clock) -> None:
-    fill(q)
-    beat(q)
+    busy(q)
     q.redis.config_set("maxmemory", "100mb")
     q.redis.config_set("maxmemory-policy", "allkeys-lru")
 
 
+@incident(
+    S.MOVING, "when its memory is full (allkeys-lru), ", warnings=(W.EVICTS,), fires="KeysEvicted"
+)
 def has_evicted(q: DPQ, clock: Clock) -> None:
     """The memory was full, and keys of another program had to go."""
     q.stats()  # it looks at the server's settings only now
@@ -510,17 +626,17 @@ def has_evicted(q: DPQ, clock: Clock) -> None:
     q.redis.set("cache:50", "x")
     assert q.redis.info("stats")["evicted_keys"]
     q.redis.config_set("maxmemory", "100mb")
-    fill(q)
-    beat(q)
+    busy(q)
 
 
+@incident(S.MOVING, "; the server writes no AOF, and what came since ", warnings=(W.NOT_SAVED,))
 def not_saved(q: DPQ, clock: Clock) -> None:
     """The server has neither AOF nor snapshots, and ran for three hours."""
     clock.ms = int(time.time() * 1000) + 3 * 3_600_000
-    fill(q)
-    beat(q)
+    busy(q)
 
 
+@incident(S.NO_CONSUMER, ", whose name is one letter away", True, cause="consumers elsewhere")
 def consumers_of_a_near_queue(q: DPQ, clock: Clock) -> None:
     fill(q)
     with DPQ(q.redis, f"{q.queue_name}s") as near:
@@ -533,198 +649,11 @@ NEAR: list[DPQ] = []
 """Queues beside that of a test, which it drops."""
 
 
+@incident(S.EMPTY, "no task is stored")
 def empty(q: DPQ, clock: Clock) -> None:
     q.push("x")
     q.ack(q.pop().task)
 
-
-class Planted(NamedTuple):
-    plant: Callable[[DPQ, Clock], None]
-    state: VerdictState
-    words: str
-    needs_person: bool = False
-    also: tuple[VerdictState, ...] = ()
-    warnings: tuple[Warned, ...] = ()
-    cause: str = ""  # its row of the runbook, if that is not its state
-    fires: tuple[str, ...] = ()  # alerts beside those of its rows
-    own_server: bool = False
-
-    @property
-    def rows(self) -> tuple[str, ...]:
-        """Its rows of the runbook."""
-        return (self.cause or self.state, *self.warnings)
-
-
-PLANTED = [
-    Planted(unreadable, S.UNREADABLE, "the stored limit of group 'api' cannot be read", True),
-    Planted(
-        *(full_and_paused, S.PAUSED, "; full: 4 of 4 tasks, so new tasks are refused", True),
-        warnings=(W.FULL,),
-    ),
-    Planted(paused_for_ever, S.PAUSED, "until it is resumed; the pause began at 22:13:20", True),
-    Planted(
-        paused_for_a_time,
-        S.PAUSED,
-        "it is paused until 22:23:20 UTC; the pause began at 22:13:20 UTC, by ann@box7",
-    ),
-    Planted(paused_and_no_consumer, S.PAUSED, "also: no consumer", True, (S.NO_CONSUMER,)),
-    Planted(
-        *(all_quiet, S.ALL_QUIET),
-        "3 tasks are due, and all 2 workers are quiet, the last one since 22:13:25 UTC: crawler on "
-        "box7 (pid 4711), told by ann@box7",
-        True,
-    ),
-    Planted(one_quiet, S.MOVING, "1 of 2 workers is quiet"),
-    Planted(never_a_consumer, S.NO_CONSUMER, "4 tasks are due, and no consumer has ever", True),
-    Planted(
-        *(the_last_pop_is_long_ago, S.NO_CONSUMER),
-        "has asked for one since 22:13:20 UTC; the leases of 2 of them have ended",
-        True,
-    ),
-    Planted(
-        *(the_last_worker_is_silent, S.NO_CONSUMER),
-        "its last worker, crawler on box7 (pid 4711), has sent no heartbeat since 22:13:20",
-        True,
-    ),
-    Planted(
-        *(all_hang, S.HANDLERS_BUSY),
-        "2 of 2 handlers are busy, the longest for 8 m (99 of 100 end within 2 s): task task-1 in "
-        "crawler on box7 (pid 4711)",
-        True,
-    ),
-    Planted(
-        *(consumers_hang, S.HANDLERS_BUSY),
-        "hold 2 leases and ask for no more; task ",
-        True,
-        cause="all consumers busy",
-    ),
-    Planted(
-        *(met_429, S.RATE_LIMITED),
-        "the host of group 'api' has answered 429 at 22:13:20 UTC: it is closed until 22:14:50 "
-        "UTC; 4 of 4 due tasks wait for that",
-    ),
-    Planted(due_where_it_stands, S.MOVING, "3 tasks are due, and 0 are running"),
-    Planted(probe_runs, S.RATE_LIMITED, "the first task of group 'api' after a 429 still runs"),
-    Planted(
-        *(whole_queue_429, S.RATE_LIMITED, "the host of the queue has answered 429"),
-        fires=("GroupClosedLong",),
-    ),
-    Planted(paced, S.PACED, "allows 6/min, of which 0.0 are left: it opens at 22:13:30 UTC"),
-    Planted(learned, S.PACED, "allows 2/min, of which ", fires=("429Share",)),
-    Planted(*(concurrency, S.CONCURRENCY), "group 'api' lets 1 task run at once", True),
-    Planted(
-        *(dead_permit, S.CONCURRENCY, "1 permit of `acquire` holds it", True),
-        cause="held by permits",
-    ),
-    Planted(quota, S.QUOTA, "is spent until 2023-12-01 00:00:00 UTC", True),
-    Planted(closed_by_hand, S.BY_HAND, "was closed by hand at 22:13:20 UTC until it is", True),
-    Planted(
-        *(both_members_met_429, S.RATE_LIMITED),
-        "the host of group 'api', members 'key-a' and 'key-b' has answered 429",
-        fires=("GroupClosedLong",),
-    ),
-    Planted(
-        *(some_closed_others_move, S.MOVING, "group 'api' is held by hand"), fires=("WillNotDrain",)
-    ),
-    Planted(
-        *(several_groups_closed, S.RATE_LIMITED),
-        "it is closed until 22:23:20 UTC; 2 more groups are closed, the first until 22:14:20 UTC; "
-        "11 of 14 due tasks wait for that",
-        fires=("WillNotDrain",),
-    ),
-    Planted(
-        *(poison, S.FAILING),
-        "40 of 43 attempts of the last minutes have failed, most often: KeyError: order …; most of "
-        "them of task ",
-        True,
-    ),
-    Planted(a_key_gets_401, S.FAILING, "HTTP 401; most of them of member key-b", True),
-    Planted(
-        *(full_of_the_dying, S.FAILING),
-        "30 tasks of the last minutes have died, and none ended well; the last died: no such page",
-        *(True, (), (), "all die"),
-    ),
-    Planted(an_old_program, S.FAILING, "KeyError; most of them of version a1b2", True),
-    Planted(
-        *(one_hangs, S.MOVING),
-        " of group 'slow.example' is held for 8 m 20 s (99 of 100 end within ",
-    ),
-    Planted(
-        *(limit_of_a_near_group, S.MOVING),
-        "group 'api2' has no limit; group 'api1', one letter away, has one, unused",
-    ),
-    Planted(unknown_queue, S.UNKNOWN_QUEUE, "there is no queue '", True),
-    Planted(
-        *(memory_full, S.SERVER_REFUSES, "the server's memory is full (", True, (), ()),
-        *("memory full", (), True),
-    ),
-    Planted(
-        *(replica, S.SERVER_REFUSES, "the server is a read-only replica", True, (), ()),
-        *("read-only replica", (), True),
-    ),
-    Planted(
-        *(disk_error, S.SERVER_REFUSES, "could not write its data to disk", True, (), ()),
-        *("disk error", (), True),
-    ),
-    Planted(
-        *(evicts, S.MOVING, "deletes keys when its memory is full (allkeys-lru)"),
-        *(False, (), (W.EVICTS,), "", (), True),
-    ),
-    Planted(
-        *(has_evicted, S.MOVING, "when its memory is full (allkeys-lru), "),
-        *(False, (), (W.EVICTS,), "", ("KeysEvicted",), True),
-    ),
-    Planted(
-        *(not_saved, S.MOVING, "; the server writes no AOF, and what came since "),
-        *(False, (), (W.NOT_SAVED,), "", (), True),
-    ),
-    Planted(
-        *(batch_not_sealed, S.MOVING),
-        "batch 'crawl' cannot end: nothing is left since 22:13:20 UTC, but nobody has sealed it",
-        warnings=(W.NOT_SEALED,),
-    ),
-    Planted(
-        *(schedule_died, S.MOVING, " is dead: HTTP 401"),
-        fires=("DeadGrowing",),
-        warnings=(W.SCHEDULE_DIED,),
-    ),
-    Planted(
-        *(key_held, S.MOVING, "1 dead letter keeps its key, 'order-1'"), warnings=(W.KEY_HELD,)
-    ),
-    Planted(key_held_long_ago, S.MOVING, "1 task is dead", fires=("OldestDueHigh",)),
-    Planted(
-        *(producer_waits, S.MOVING, "; 1 producer waits for room"),
-        warnings=(W.FULL, W.PRODUCERS_WAIT),
-    ),
-    Planted(
-        *(group_full, S.MOVING, "group 'api' is full: 2 of 2 tasks"),
-        fires=("WillNotDrain",),
-        warnings=(W.GROUP_FULL,),
-    ),
-    Planted(*(seen_full, S.MOVING, "its bound of 1 seen key is reached"), warnings=(W.SEEN_FULL,)),
-    Planted(
-        *(batch_stands, S.ONLY_DELAYED),
-        "batch 'crawl' cannot end: 1 of its tasks is left, and none has ended since 22:13:20 UTC",
-        warnings=(W.BATCH_STANDS,),
-    ),
-    Planted(
-        *(consumers_of_a_near_queue, S.NO_CONSUMER, ", whose name is one letter away", True),
-        cause="consumers elsewhere",
-    ),
-    Planted(
-        *(flows_beside_the_dead, S.MOVING, "0 tasks are due, and 0 are running; "),
-        fires=("DeadGrowing",),
-    ),
-    Planted(only_delayed, S.ONLY_DELAYED, "1 task is delayed, the next one is due at 2023-11-15"),
-    Planted(only_dead, S.ONLY_DEAD, "3 tasks are dead; the last died: no page 2", True),
-    Planted(
-        *(in_order, S.PACED, " waits for its retry until 22:23:20 UTC; 3 of 3 due tasks wait"),
-        cause="in order",
-    ),
-    Planted(moving, S.MOVING, "4 tasks are due"),
-    Planted(empty, S.EMPTY, "no task is stored"),
-]
-"""Each incident, as it is planted; what its sentence says; and if a person is needed."""
 
 NOT_PLANTED = {"server refuses", "server away", "server silent", "concurrency too low"}
 """Rows of the runbook without a line above: the first has only causes, the next two have tests of
@@ -1009,7 +938,7 @@ def test_the_alerts(url: str, clock: Clock, tmp_path: Path) -> None:
     for each in PLANTED:
         with planting(each, url, f"night-{uuid4()}", clock) as (q, _):
             series += series_of(each.plant.__name__, q)
-        fire = {RUNBOOK[row][1] for row in each.rows} | {*each.fires}
+        fire = {RUNBOOK[row][1] for row in each.rows} | {each.fires or "none"}
         wanted += [(each.plant.__name__, alert) for alert in fire - {"none", "NoAof"}]
     with Server.start() as server, DPQ.from_url(server.url, "mails") as mails:
         mails.push("x")
