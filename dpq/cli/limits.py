@@ -21,7 +21,7 @@ from dpq.model.moments import say_moment
 from dpq.model.rates import many
 from dpq.model.validation import label
 from dpq.verbs.history import MAX_EVENTS
-from dpq.views import limit_change
+from dpq.views import limits as views
 from dpq.views.words import this_user
 
 
@@ -118,7 +118,7 @@ def _change(q: DPQ[Any], scope: str | None, rules: LimitRules | None, yes: bool)
     what = f"the limit of {scope_name(scope)} of {q.queue_name!r}"
     stands = None
     try:
-        change = limit_change.look_at(q, scope, rules)
+        change = views.look_at(q, scope, rules)
     except ResponseError as error:
         if not forbidden(error):
             raise
@@ -140,7 +140,7 @@ def _change(q: DPQ[Any], scope: str | None, rules: LimitRules | None, yes: bool)
     if not yes and _terminal.asks() and not typer.confirm(shown(f"{verb} {what}?"), err=True):
         talk("nothing was changed")
         return
-    limit_change.make(q, scope, rules, this_user("dpq limit"), stands)
+    views.make(q, scope, rules, this_user("dpq limit"), stands)
     if rules is None:
         talk(f"cleared {what}")
     else:
@@ -197,7 +197,7 @@ def undo(
         event: Undo this change, by its id in `dpq admin events --json`.
     """
     scope = _scope(group, every_group)
-    found = limit_change.changes_of(q.admin.events(limit=MAX_EVENTS, kinds="limit_set"), scope)
+    found = views.changes_of(q.admin.events(limit=MAX_EVENTS, kinds="limit_set"), scope)
     chosen = next((each for each in found if event in (None, each.id)), None)
     if chosen is None:
         raise Failed(
@@ -206,7 +206,7 @@ def undo(
         )
     at = say_moment(chosen.at, datetime.now(UTC))
     talk(f"putting back what stood before {at}{f', by {chosen.by}' if chosen.by else ''}")
-    _change(q, scope, limit_change.rules_before(chosen), yes)
+    _change(q, scope, views.rules_before(chosen), yes)
 
 
 @cmd.on_new_queue

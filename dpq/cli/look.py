@@ -32,7 +32,7 @@ from dpq.queue.looking import looking, looking_client
 from dpq.registry.all_queues import all_names, ask_queues
 from dpq.types import BatchState, Drain, Event, Verdict, VerdictState
 from dpq.views import events, words
-from dpq.views.limit_change import changes_of
+from dpq.views.limits import changes_of
 from dpq.views.words import say_drain
 
 

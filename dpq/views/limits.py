@@ -1,14 +1,23 @@
-"""Limits in numbers and words: what a window allows, promises and has left, and its drain time."""
+"""Limits in numbers and words, and a change of one: the question before it, and the way back.
 
-from typing import Any
+`dpq limit` and the dashboard ask with it. They read the change on paper, show both sides, and send
+it with the rules that they have shown, so that a change by somebody else meanwhile is refused.
+"""
 
-from dpq import RateLimit
-from dpq.limits.limits import most_granted, quota_text
-from dpq.limits.rules import LimitRules
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from dpq import DPQ, ConfigurationError, RateLimit
+from dpq.explain.drain import DrainLook, Paper, drain_of
+from dpq.explain.incidents import LONGEST_SECONDS
+from dpq.limits.limits import EVERY_GROUP, most_granted, quota_text
+from dpq.limits.pools import MAX_MEMBERS
+from dpq.limits.rules import LimitRules, limit_words, plain_rules
 from dpq.limits.words import rate_text
-from dpq.model.rates import span
-from dpq.types import LimitState
-from dpq.views.words import number
+from dpq.model.rates import many, span
+from dpq.queue.inside import operations_of, session_of
+from dpq.types import Event, LimitState
+from dpq.views.words import number, say_drain
 
 
 def promise(window: RateLimit) -> str:
@@ -60,3 +69,87 @@ def drain_ms(state: LimitState, now_ms: float) -> float | None:
             times.append(missing / gauge["a_second"] * 1000)
     opens = state.opens_at.timestamp() * 1000 if state.opens_at else now_ms
     return max(opens, now_ms) + max(times) if times and state.waiting else None
+
+
+# A change
+
+
+class Side(NamedTuple):
+    """A limit as it is, or as it would be."""
+
+    limit: list[str]  # its parts in words
+    promises: list[str]  # its promises, a sentence each
+    drain: str  # when the tasks that are due will have begun, in words
+    begun_ms: float | None  # that moment, or None if it is now or not known
+
+
+class Change(NamedTuple):
+    """A change of a limit, before it is made."""
+
+    stands: str  # the rules that stand, as `plain_rules`; the change expects them
+    rules: str  # the rules that are to stand, as `plain_rules`; "" removes the limit
+    was: Side  # the limit as it is
+    will_be: Side  # the limit as it would be
+
+
+def look_at(queue: DPQ[Any], group: str | None, rules: LimitRules | None) -> Change:
+    """Read what a change of a limit would do; None would remove the limit. It changes nothing."""
+    paper: Paper = session_of(queue).run(operations_of(queue).limit_on_paper, group, rules)
+    text = plain_rules(rules.text()) if rules else ""
+    return Change(
+        paper.stands,
+        text,
+        _side(paper.stands, group, paper.every, paper.now),
+        _side(text, group, paper.every, paper.then),
+    )
+
+
+def make(
+    queue: DPQ[Any], group: str | None, rules: LimitRules | None, by: str, expected: str | None
+) -> None:
+    """Make a change that was shown."""
+    operations, run = operations_of(queue), session_of(queue).run
+    if rules is None:
+        run(operations.clear_limit, group, by, expected)
+    else:
+        run(operations.set_limit, rules, by, expected)
+
+
+def changes_of(events: Sequence[Event], group: str | None) -> list[Event]:
+    """Find the events that changed a limit and can be undone, the newest first."""
+    scope = group or ""
+    return [
+        event
+        for event in reversed(events)
+        if event.kind == "limit_set"
+        and event.group == scope
+        and event.before not in (None, event.detail)
+    ]
+
+
+def rules_before(event: Event) -> LimitRules | None:
+    """Return the rules that stood before a change, None for no limit."""
+    return LimitRules.read(event.before, event.group or None) if event.before else None
+
+
+def _side(text: str, group: str | None, every: str, look: DrainLook) -> Side:
+    limits_alone = look._replace(scopes=[scope._replace(busy=False) for scope in look.scopes])
+    drain = drain_of(limits_alone, group=group)
+    due = many(drain.backlog, "due task")
+    said = f"{due}: {say_drain(drain)}" if drain.backlog else "no due task waits for it"
+    limit, whose = [] if text else ["no limit"], ""
+    if not text and group not in (None, EVERY_GROUP):
+        limit, text, group = ["no limit of its own"], every, EVERY_GROUP
+        whose = "of every group: "
+    sentences: list[str] = []
+    if text:
+        try:
+            rules = LimitRules.read(text, group)
+        except ConfigurationError:
+            limit.append(f"{whose}a limit that this DPQ cannot read: {text}")
+        else:
+            limit += [whose + each for each in limit_words(rules, MAX_MEMBERS)]
+            sentences = promises(rules)
+    seconds = drain.seconds if drain.backlog and drain.seconds else 0.0
+    begun = look.now + seconds * 1000 if 0 < seconds <= LONGEST_SECONDS else None
+    return Side(limit, sentences, said, begun)

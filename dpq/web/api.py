@@ -15,7 +15,7 @@ from starlette.responses import Response
 from dpq import ConfigurationError, Push
 from dpq.limits.limits import EVERY_GROUP
 from dpq.types import Slot
-from dpq.views.limit_change import make
+from dpq.views.limits import make
 from dpq.views.sampler import Snapshot
 from dpq.views.words import say_state
 from dpq.views.workers import Working, working

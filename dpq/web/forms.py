@@ -11,7 +11,7 @@ from dpq.limits.rules import limit_words
 from dpq.model.errors import LimitChangedError
 from dpq.model.rates import many
 from dpq.verbs.bulk import BURIED, OF_STATES
-from dpq.views.limit_change import make
+from dpq.views.limits import make
 from dpq.web.access import ACTIONS, COOKIE, SESSION_SECONDS
 from dpq.web.actions import DESTROYS, Job, act
 from dpq.web.limit_pages import question, rules_of

@@ -18,7 +18,7 @@ from dpq.limits.words import read_word, write_word
 from dpq.model.history import CHANGES
 from dpq.types import Event
 from dpq.views.events import SHOWN
-from dpq.views.limit_change import changes_of, look_at, rules_before
+from dpq.views.limits import changes_of, look_at, rules_before
 from dpq.views.used import used_by
 from dpq.web.pages import PAGE, whole_of
 from dpq.web.site import Call, read_number, read_whole

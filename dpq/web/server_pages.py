@@ -12,7 +12,7 @@ from starlette.responses import Response
 from dpq import TaskState
 from dpq.explain.incidents import UNATTENDED
 from dpq.explain.operations import Operations
-from dpq.explain.verdict_limits import kind_of
+from dpq.explain.verdict import kind_of
 from dpq.link.cluster import forbidden
 from dpq.model.filter import Filter
 from dpq.model.history import CHANGES

@@ -9,7 +9,7 @@ from click.testing import Result
 
 from dpq import DPQ, Adaptive, Push, Quota, RateLimit, Reserve
 from dpq.cli import _terminal
-from dpq.views import limit_change
+from dpq.views import limits as views
 
 Run = Callable[..., Result]
 
@@ -59,14 +59,14 @@ def test_a_terminal_is_asked(
 def test_a_change_meanwhile_is_refused(run: Run, q: DPQ, monkeypatch: pytest.MonkeyPatch) -> None:
     """What somebody sets between the question and the answer stays, and is shown."""
     q.set_limit(10, 1)
-    look = limit_change.look_at
+    look = views.look_at
 
     def change_behind(*asked: Any) -> Any:
         change = look(*asked)
         q.set_limit(3, 1, burst=2)
         return change
 
-    monkeypatch.setattr(limit_change, "look_at", change_behind)
+    monkeypatch.setattr(views, "look_at", change_behind)
     for words in (("set", "5/s"), ("clear",)):
         q.set_limit(10, 1)
         said = run("limit", *words, code=1).stderr

@@ -7,7 +7,7 @@ import pytest
 from dpq import DPQ, Quota, RateLimit, Reserve
 from dpq.limits.rules import LimitRules
 from dpq.model.errors import LimitChangedError
-from dpq.views import limit_change
+from dpq.views import limits as views
 
 SCOPES = [None, "g", "*"]
 
@@ -17,7 +17,7 @@ def rules(group: str | None, *given: Any, **more: Any) -> LimitRules:
 
 
 def change(q: DPQ, group: str | None, wanted: LimitRules | None, expected: str | None) -> None:
-    limit_change.make(q, group, wanted, "ada", expected)
+    views.make(q, group, wanted, "ada", expected)
 
 
 def standing(q: DPQ, group: str | None) -> str:

@@ -31,7 +31,7 @@ from dpq.registry.names import Sieve, glance
 from dpq.script.assembly import script, script_names
 from dpq.script.keys import REGISTRY, key_of
 from dpq.verbs.browse import Browser
-from dpq.views.limit_change import make
+from dpq.views.limits import make
 
 
 class Proxy:

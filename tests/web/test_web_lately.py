@@ -10,7 +10,7 @@ from dpq import DPQ, Push, RateLimit, TaskState
 from dpq.limits.rules import LimitRules
 from dpq.testing import Clock
 from dpq.verbs.workers import Doing
-from dpq.views.limit_change import make
+from dpq.views.limits import make
 
 
 @pytest.fixture(autouse=True)
