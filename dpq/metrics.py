@@ -196,7 +196,7 @@ class Exporter:
 
     Args:
         directory: The queues.
-        snapshot: Returns the shared snapshot of a watch; None: the exporter reads it itself.
+        snapshot: Returns the shared snapshot of a queue; None: the exporter reads it itself.
         clock: Returns the time in seconds.
         server: The name of the server, as `server_name` makes it of a URL.
     """
@@ -204,13 +204,12 @@ class Exporter:
     def __init__(
         self,
         directory: Directory,
-        snapshot: Callable[[str, Watch], Snapshot] | None = None,
+        snapshot: Callable[[str], Snapshot] | None = None,
         clock: Callable[[], float] = time.monotonic,
         server: str = "",
     ) -> None:
         self._directory, self._clock, self._name = directory, clock, label(server)
-        self._read_snapshot = snapshot or (lambda name, watch: watch.read())
-        self._meter_of = one_each(directory, self._meter)
+        self._snapshot, self._meter_of = snapshot, one_each(directory, self._meter)
         self._shared = Shared(clock)
         self._unread: set[str] = set()
         self._names: Sequence[str] = ("",)  # the queues of the last scrape
@@ -229,22 +228,18 @@ class Exporter:
         yield from self._shared.get("metrics", self._look)
 
     def _look(self) -> list[Metric]:
-        try:
-            return self._read()
-        except (RedisError, OSError, DPQError):
-            return self._away()
-
-    def _away(self) -> list[Metric]:
-        """Say that the server does not answer, of each queue that the last scrape has read."""
         scrape = _Scrape(self._name)
-        scrape.set("dpq_up", 0)
-        for name in self._names:
-            _tell_verdict(partial(scrape.of_queue, name), VerdictState.SERVER_AWAY, True)
+        try:
+            self._read(scrape)
+        except (RedisError, OSError, DPQError):
+            scrape = _Scrape(self._name)
+            scrape.set("dpq_up", 0)
+            for name in self._names:  # that the last scrape has read
+                _tell_verdict(partial(scrape.of_queue, name), VerdictState.SERVER_AWAY, True)
         return list(scrape.families())
 
-    def _read(self) -> list[Metric]:
-        began, names = self._clock(), self._directory.names()
-        scrape, read = _Scrape(self._name), 0
+    def _read(self, scrape: "_Scrape") -> None:
+        began, names, read = self._clock(), self._directory.names(), 0
         for name in names[:OPEN_QUEUES]:
             if self._clock() - began >= READ_SECONDS:
                 break
@@ -271,7 +266,6 @@ class Exporter:
         scrape.set("dpq_up", 1)
         scrape.set("dpq_queues_left_out", len(names) - read)
         self._tell_server(scrape, names)
-        return list(scrape.families())
 
     def _tell_server(self, scrape: "_Scrape", names: Sequence[str]) -> None:
         """Tell the settings of the server that endanger tasks; nothing if it does not show them."""
@@ -284,8 +278,8 @@ class Exporter:
                 scrape.set("dpq_server_evicted_keys", info.get("evicted_keys", 0))
 
     def _meter(self, queue: DPQ[Any]) -> Meter:
-        watch = Watch(queue, self._clock)
-        return Meter(watch, lambda: self._read_snapshot(queue.queue_name, watch))
+        watch, shared = Watch(queue, self._clock), self._snapshot
+        return Meter(watch, partial(shared, queue.queue_name) if shared else watch.read)
 
 
 class _Scrape:

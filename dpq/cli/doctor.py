@@ -115,12 +115,9 @@ def _examine(url: str, names: list[str], json: bool) -> None:
         if json:
             emit({**problem.model_dump(), "meaning": meaning, "way_out": way_out})
         else:
-            for text in (
-                f"problem: {problem.kind} {problem.subject}",
-                f"  {meaning}",
-                f"  {way_out}",
-            ):
-                say(text)
+            say(f"problem: {problem.kind} {problem.subject}")
+            say(f"  {meaning}")
+            say(f"  {way_out}")
     if problems:
         raise Failed(f"{many(len(problems), 'problem')} in {where}")
     talk(unknown or f"no problems in {where}")
@@ -133,10 +130,8 @@ def _dead_schedules(q: DPQ[Any]) -> list[Problem]:
         found = session_of(q).run(Browser(operations_of(q)).search, chosen, None, PAGE, LOOK_MOST)
     except (DPQError, ResponseError):
         return []
-    return [
-        Problem(kind="schedule died", subject=t.id, detail=getattr(t, "reason", ""))
-        for t in found.tasks
-    ]
+    dead: list[Any] = found.tasks
+    return [Problem(kind="schedule died", subject=each.id, detail=each.reason) for each in dead]
 
 
 def _watched(steps: Steps[Any], bar: Bar) -> Steps[Any]:

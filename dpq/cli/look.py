@@ -33,7 +33,7 @@ from dpq.registry.all_queues import all_names, ask_queues
 from dpq.types import BatchState, Drain, Event, Verdict, VerdictState
 from dpq.views import events, words
 from dpq.views.limits import changes_of
-from dpq.views.words import say_drain
+from dpq.views.words import say_drain, verdict_data
 
 
 @cmd.on_queue
@@ -175,11 +175,6 @@ def _say_change(queue: str, last: list[Event]) -> None:
         if changes_of(last, group := last[0].group):
             scope = ["--every-group"] if group == "*" else ["--group", group] * bool(group)
             talk(f"`dpq limit undo {shlex.join([*scope, '--queue', queue])}` is the way back")
-
-
-def verdict_data(verdict: Verdict) -> dict[str, Any]:
-    """Write a verdict as data, with its sentence."""
-    return {"sentence": str(verdict), **verdict.model_dump(mode="json")}
 
 
 @cmd.on_queue

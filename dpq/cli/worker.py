@@ -14,7 +14,7 @@ from dpq.cli._render import LEASES, WORKERS, report
 from dpq.cli._terminal import Failed, Log, emit, log_more, talk
 from dpq.cli.daemon import LOCAL, Address, HealthSource, PortNumber
 from dpq.explain.operations import Operations
-from dpq.explain.verdict import NAMES_SHOWN
+from dpq.explain.verdict import some_of
 from dpq.link.connect import open_url
 from dpq.model.errors import ConfigurationError
 from dpq.model.rates import many
@@ -196,8 +196,8 @@ def _told(client: Any, seen: Mapping[str, Any], worker: str, quiet: bool) -> dic
     known = [name.encode() for name, there in names.items() if worker in there]
     if not known:
         there = sorted({info.name for few in heard.values() for info in few})
-        others = ", ".join(map(repr, there[:NAMES_SHOWN])) + ", ..." * (len(there) > NAMES_SHOWN)
-        raise Failed(f"there is no worker {worker!r}" + (f"; there are {others}" if there else ""))
+        others = f"; there are {some_of(there)}" * bool(there)
+        raise Failed(f"there is no worker {worker!r}{others}")
     by = this_user("dpq workers")
     asked = ask_queues(client, known, lambda queue: queue.quiet(worker, by, quiet))
     failed = {name: answer for name, answer in asked if isinstance(answer, Exception)}

@@ -6,7 +6,8 @@ own looks, or from both. No I/O, no clock. Source: docs/observability.md, "Pace"
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import pairwise, starmap
+from operator import sub
 from typing import Literal, NamedTuple
 
 from dpq.model.history import Slot
@@ -163,13 +164,8 @@ def _ends(points: Sequence[Point]) -> tuple[int, int, bool, int]:
         return 0, 0, False, 0
     first, last = known[0], known[-1]
     before = [point for point in known if point.at <= last.at - LATELY_SECONDS] or [first]
-    lately = last.acked > before[-1].acked
-    return (
-        last.acked - first.acked,
-        last.failed - first.failed,
-        lately,
-        last.buried - first.buried,
-    )
+    lately, died = last.acked > before[-1].acked, last.buried - first.buried
+    return last.acked - first.acked, last.failed - first.failed, lately, died
 
 
 def _range(backlog: int, net: float, spread: float, error: float) -> tuple[float, float]:
@@ -191,14 +187,9 @@ def _stretches(points: Sequence[Point]) -> list[_Stretch]:
     ends = [end for end in ends if end.at >= ends[-1].at - COVERED_SECONDS]
     if len(ends) < 3:
         ends = [*points[:1], *points[-1:]]
-    return [
-        _Stretch(
-            *(to.at - start.at, to.came - start.came, to.ended - start.ended),
-            to.acked - start.acked,
-        )
-        for start, to in pairwise(ends)
-        if to.at > start.at
-    ]
+    counts = [(end.at, end.came, end.ended, end.acked) for end in ends]
+    grown = (map(sub, after, before) for before, after in pairwise(counts))
+    return [stretch for stretch in starmap(_Stretch, grown) if stretch.seconds > 0]
 
 
 def _spread(

@@ -139,8 +139,12 @@ def no_such_queue(name: str, names: Sequence[str]) -> str:
         return f"there is no queue {name!r}; did you mean {near[0]!r}?"
     if not known:
         return f"there is no queue {name!r}, nor any other: the first push makes one"
-    some = ", ".join(map(repr, known[:NAMES_SHOWN])) + ", ..." * (len(known) > NAMES_SHOWN)
-    return f"there is no queue {name!r}; there are {some}"
+    return f"there is no queue {name!r}; there are {some_of(known)}"
+
+
+def some_of(names: Sequence[str]) -> str:
+    """List the first names."""
+    return ", ".join(map(repr, names[:NAMES_SHOWN])) + ", ..." * (len(names) > NAMES_SHOWN)
 
 
 # The rules, in the order of `VerdictState`
@@ -225,10 +229,10 @@ def _no_consumer(facts: Facts) -> Verdict | None:
 def _handlers_busy(facts: Facts) -> Verdict | None:
     survey, workers = facts.survey, awake(facts.workers)
     ahead = any(worker.holds > worker.running for worker in workers)
-    if facts.seconds_since(survey.asked_ms) < LATE_SECONDS or (facts.flows and ahead):
+    if facts.seconds_since(survey.asked_ms) < LATE_SECONDS or (facts.pace.done and ahead):
         return None  # tasks end that were popped ahead
     if not facts.workers:  # consumers without heartbeats are judged by their leases
-        if facts.flows or not facts.due or not (hang := _hang(facts)):
+        if facts.pace.done or not facts.due or not (hang := _hang(facts)):
             return None
         leases, since = many(survey.leases, "lease"), survey.oldest_ms
         because = f"consumers that send no heartbeat hold {leases} and ask for no more; {hang}"
@@ -246,9 +250,8 @@ def _handlers_busy(facts: Facts) -> Verdict | None:
     if slowest.seen_seconds > LATE_SECONDS:
         because += f", which has sent no heartbeat for {span(slowest.seen_seconds)}"
     since = facts.now - seconds * 1000
-    return facts.found(
-        VerdictState.HANDLERS_BUSY, because, since=since, who=who, worker=slowest.name
-    )
+    state = VerdictState.HANDLERS_BUSY
+    return facts.found(state, because, since=since, who=who, worker=slowest.name)
 
 
 def _hang(facts: Facts) -> str:
@@ -338,18 +341,13 @@ def _moving(facts: Facts) -> Verdict | None:
         said.append(facts.drain.say)
     elif facts.due and facts.pace.kind == "stopped":
         said.append(facts.pace.say)
-    said += [
-        f"{scope_name(held)} is {kind_of(held)}{until_text(facts, held)}"
-        f"{others_closed(facts, held)}"
-        for held in [*facts.survey.held[:1], *closed_groups(facts)[:1]]
-        if not held.state.open
-    ][:1]
+    held = [*facts.survey.held[:1], *closed_groups(facts)]
+    for shut in [each for each in held if not each.state.open][:1]:
+        until = until_text(facts, shut) + others_closed(facts, shut)
+        said.append(f"{scope_name(shut)} is {kind_of(shut)}{until}")
     said += [each for each in (_hang(facts), facts.near) if each]
-    said += [
-        f"{worker_name(worker)} has sent no heartbeat for {span(worker.seen_seconds)}"
-        for worker in facts.workers
-        if worker.seen_seconds > LATE_SECONDS
-    ][:1]
+    for late in [each for each in facts.workers if each.seen_seconds > LATE_SECONDS][:1]:
+        said.append(f"{worker_name(late)} has sent no heartbeat for {span(late.seen_seconds)}")
     if facts.pace.failed:
         have = many(facts.pace.failed, "attempt has", "attempts have")
         said.append(f"{have} failed in the last minutes")
@@ -423,7 +421,7 @@ def _finding_of(facts: Facts, few: Sequence[Held]) -> Verdict | None:
     state, kind = first.state, kind_of(first)
     until = min(filter(None, map(_opens_ms, few)), default=None)
     lately = facts.pace.lately
-    moves = {VerdictState.CONCURRENCY: facts.flows, VerdictState.PACED: lately}
+    moves = {VerdictState.CONCURRENCY: bool(facts.pace.done), VerdictState.PACED: lately}
     moves[VerdictState.RATE_LIMITED] = lately and _opens_soon(facts, first)
     if kind not in SENTENCES or moves.get(kind):
         return None  # another rule speaks of it

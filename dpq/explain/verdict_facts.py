@@ -118,11 +118,6 @@ class Facts(NamedTuple):
         tasks = self.due + stats.delayed + stats.invisible + stats.dead
         return bool(tasks or self.survey.stored or self.workers)
 
-    @property
-    def flows(self) -> bool:
-        """True if tasks have ended well lately."""
-        return bool(self.pace.done)
-
     def seconds_since(self, at_ms: float | None) -> float:
         """Return the seconds since a moment; infinity without one."""
         return float("inf") if at_ms is None else round(max(0.0, self.now - at_ms) / 1000, 3)
@@ -134,10 +129,9 @@ class Facts(NamedTuple):
 
     def say(self, at_ms: float | None) -> str:
         """Write a moment: `14:32:05 UTC`, with its date if that is another day."""
-        moment, today = moment_of(at_ms or 0.0), moment_of(self.now)
-        if moment is None or today is None:
-            return "a time far away"
-        return say_moment(moment, today)
+        moment = moment_of(at_ms or 0.0)
+        today = datetime.fromtimestamp(self.now / 1000, UTC)
+        return say_moment(moment, today) if moment else "a time far away"
 
     def remedy(self, incident: str, **named: Any) -> str:
         """Say what to do at an incident of the table; "" if there is nothing to do."""

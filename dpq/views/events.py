@@ -88,11 +88,8 @@ class Change(NamedTuple):
 
 def changes(events: Sequence[Event], workers: Sequence[WorkerInfo], now_ms: float) -> list[Change]:
     """List what operators did in the last day, and which workers began: the newest first."""
-    found = [
-        Change(event.at, _words(event), event)
-        for event in events
-        if event.at.timestamp() * 1000 >= now_ms - DAY_MS
-    ]
+    late = (event for event in events if event.at.timestamp() * 1000 >= now_ms - DAY_MS)
+    found = [Change(event.at, _words(event), event) for event in late]
     began: dict[str, list[datetime]] = {}
     for worker in workers:
         if worker.since.timestamp() * 1000 >= now_ms - DAY_MS:
@@ -132,13 +129,8 @@ class Limited(NamedTuple):
 
 def limited_by(events: Sequence[Event], group: str, now_ms: float) -> Limited:
     """Find the 429s of a scope in the last day: "" for the whole queue."""
-    hits = [
-        event
-        for event in events
-        if event.kind == "rate_limited"
-        and event.group == group
-        and now_ms - event.at.timestamp() * 1000 <= DAY_MS
-    ]
+    late = (event for event in events if now_ms - event.at.timestamp() * 1000 <= DAY_MS)
+    hits = [each for each in late if (each.kind, each.group) == ("rate_limited", group)]
     met = Counter(event_text(hit).kind for hit in hits)
     said = ", ".join(f"{count} × {status}" for status, count in sorted(met.items()))  # noqa: RUF001
     return Limited(said, hits[-1].at if hits else None)

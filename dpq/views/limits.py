@@ -96,12 +96,8 @@ def look_at(queue: DPQ[Any], group: str | None, rules: LimitRules | None) -> Cha
     """Read what a change of a limit would do; None would remove the limit. It changes nothing."""
     paper: Paper = session_of(queue).run(operations_of(queue).limit_on_paper, group, rules)
     text = plain_rules(rules.text()) if rules else ""
-    return Change(
-        paper.stands,
-        text,
-        _side(paper.stands, group, paper.every, paper.now),
-        _side(text, group, paper.every, paper.then),
-    )
+    was = _side(paper.stands, group, paper.every, paper.now)
+    return Change(paper.stands, text, was, _side(text, group, paper.every, paper.then))
 
 
 def make(
@@ -117,14 +113,9 @@ def make(
 
 def changes_of(events: Sequence[Event], group: str | None) -> list[Event]:
     """Find the events that changed a limit and can be undone, the newest first."""
-    scope = group or ""
-    return [
-        event
-        for event in reversed(events)
-        if event.kind == "limit_set"
-        and event.group == scope
-        and event.before not in (None, event.detail)
-    ]
+    made = ("limit_set", group or "")
+    found = (event for event in reversed(events) if (event.kind, event.group) == made)
+    return [event for event in found if event.before not in (None, event.detail)]
 
 
 def rules_before(event: Event) -> LimitRules | None:

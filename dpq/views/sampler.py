@@ -103,11 +103,6 @@ class Snapshot(NamedTuple):
     samples: list[Point]
     verdict: Verdict
 
-    @property
-    def backlog(self) -> int:
-        """Return the number of tasks that wait for a consumer now."""
-        return self.stats.ready + self.stats.waiting
-
 
 class Watch:
     """The readings of one queue: its snapshot, and the samples of the last minutes."""
@@ -128,9 +123,7 @@ class Watch:
         self._look: DrainLook | None = None
         self._looked = -math.inf
         self.may_see_events = True
-        self._events: dict[tuple[str, ...], deque[Event]] = defaultdict(
-            partial(deque, maxlen=EVENTS)
-        )
+        self._events: Any = defaultdict(partial(deque, maxlen=EVENTS))  # by the kinds asked
         self.ahead_ms = 0.0  # the ms by which the server's clock is ahead
 
     def read(self) -> Snapshot:
@@ -144,14 +137,10 @@ class Watch:
         """Read the queue, store a slot that is due, and judge what was seen."""
         queue = operations_of(self.queue)
         alone = self._clock() - self._latest > REMEMBER_SECONDS
-        read: list[Steps[Any]] = [
-            queue.overview(),
-            *([queue.recent()] if alone else []),
-            self._remember(),
-        ]
-        found = yield from all_of(read)
-        seen: Overview = found[0]
-        pace = self._pace(seen, found[1])
+        history = [queue.recent()] if alone else []
+        read: list[Steps[Any]] = [queue.overview(), *history, self._remember()]
+        seen, *points, _ = yield from all_of(read)
+        pace = self._pace(seen, *points)
         if seen.bound_by_limits and self._clock() - self._looked >= LIMITS_SECONDS:
             self._look, self._looked = (yield from queue.drain_look()), self._clock()
         verdict = yield from queue.judge(seen, pace, self._look)
@@ -161,16 +150,15 @@ class Watch:
     def _latest(self) -> float:
         return self._samples[-1].at if self._samples else -math.inf
 
-    def _pace(self, seen: Overview, points: Sequence[Point] | None) -> Pace:
+    def _pace(self, seen: Overview, points: Sequence[Point] = ()) -> Pace:
         """Add a look to the samples, and those of the history if this is the first one."""
-        stats, survey, _ = seen
-        self.ahead_ms = survey.now_ms - time.time() * 1000
+        self.ahead_ms = seen.survey.now_ms - time.time() * 1000
         now, latest = self._clock(), self._latest
-        for point in points or ():
-            at = now + point.at - survey.now_ms / 1000
+        for point in points:
+            at = now + point.at - seen.survey.now_ms / 1000
             if latest < at < now:
                 self._samples.append(point._replace(at=at))
-        samples = lasting([*self._samples, Point.of(now, stats)])
+        samples = lasting([*self._samples, Point.of(now, seen.stats)])
         self._samples = [each for each in samples if each.at >= now - KEPT_SECONDS]
         return pace_of(self._samples)
 
@@ -187,7 +175,7 @@ class Watch:
         """Read the events of some kinds, or of all, since the last call; return all known ones."""
         if not self.may_see_events:
             return []
-        known = self._events[kinds]
+        known: deque[Event] = self._events[kinds]
         try:
             known += self.queue.admin.events(known[-1].id if known else "", EVENTS, kinds=kinds)
         except ResponseError as error:

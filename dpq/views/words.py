@@ -7,6 +7,7 @@ import socket
 import time
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from typing import Any
 
 from cronsim import CronSim
 
@@ -15,7 +16,6 @@ from dpq.model.display import shown
 from dpq.model.rates import span
 from dpq.model.validation import label
 from dpq.types import BatchState, Drain, Verdict, VerdictState
-from dpq.views.sampler import Snapshot
 
 
 def number(value: float | None) -> str:
@@ -65,11 +65,15 @@ def verdict(said: Verdict) -> str:
     return shown(str(said)) + (f"\n{shown(said.what_to_do)}" if said.what_to_do else "")
 
 
-def say_state(snapshot: Snapshot, now_ms: float) -> str:
+def verdict_data(said: Verdict) -> dict[str, Any]:
+    """Write a verdict as data, with its sentence."""
+    return {"sentence": str(said), **said.model_dump(mode="json")}
+
+
+def say_state(verdict: Verdict, now_ms: float) -> str:
     """Write the verdict for a narrow column: its state, or when it is done or over."""
-    verdict = snapshot.verdict
     drain = verdict.drain
-    if verdict.state is VerdictState.MOVING and snapshot.backlog and drain:
+    if verdict.state is VerdictState.MOVING and drain and drain.backlog:
         return verdict.state.value if drain.state == "unknown" else drain.say
     if verdict.state is VerdictState.PAUSED and verdict.until:
         return f"paused, {until(verdict.until.timestamp() * 1000, now_ms)}"
@@ -88,13 +92,12 @@ def worst_first(verdicts: Iterable[Verdict]) -> list[Verdict]:
     warnings; of equal states the longest first."""
     last = datetime.max.replace(tzinfo=UTC)
     states = [*(each for each in VerdictState if each not in LEAST_URGENT), *LEAST_URGENT]
-    return sorted(
-        (each for each in verdicts if each.needs_person or each.warnings),
-        key=lambda each: (
-            *(not each.needs_person, states.index(each.state)),
-            *(each.since or last, each.queue),
-        ),
-    )
+
+    def urgency(each: Verdict) -> Any:
+        state = states.index(each.state)
+        return not each.needs_person, state, each.since or last, each.queue
+
+    return sorted((each for each in verdicts if each.needs_person or each.warnings), key=urgency)
 
 
 ORDERED_SECONDS = 60.0

@@ -4,7 +4,7 @@ The dashboard, its API and `dpq workers` draw them. No I/O.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dpq.explain.survey import Overview
 from dpq.explain.verdict_facts import LATE_SECONDS, hangs
@@ -56,12 +56,8 @@ def working(seen: Sequence[Snapshot | Overview]) -> list[Working]:
                 sorted(each.queue for each, _ in few if each.quiet_since),
             )
         )
-    return sorted(
-        found,
-        key=lambda each: (
-            not each.hangs,
-            not each.late,
-            -(each.info.longest_seconds or 0.0),
-            each.info.name,
-        ),
-    )
+
+    def urgency(each: Working) -> Any:
+        return not each.hangs, not each.late, -(each.info.longest_seconds or 0.0), each.info.name
+
+    return sorted(found, key=urgency)

@@ -17,7 +17,7 @@ from dpq.limits.limits import EVERY_GROUP
 from dpq.types import Slot
 from dpq.views.limits import make
 from dpq.views.sampler import Snapshot
-from dpq.views.words import say_state
+from dpq.views.words import say_state, verdict_data
 from dpq.views.workers import Working, working
 from dpq.web.forms import act_on_ids, act_on_worker, begin_job, job_json, job_of, value_of
 from dpq.web.limit_pages import closed_first, group_names, rules_of
@@ -72,8 +72,8 @@ def queue_json(name: str, snapshot: Snapshot) -> dict[str, Any]:
         "max_tasks": survey.max_tasks or None,
         "max_waiting": survey.max_waiting or None,
         "pace": {name: None if value == math.inf else value for name, value in pace},
-        "drain": say_state(snapshot, survey.now_ms),
-        "verdict": {"sentence": str(verdict), **verdict.model_dump(mode="json")},
+        "drain": say_state(verdict, survey.now_ms),
+        "verdict": verdict_data(verdict),
     }
 
 
@@ -82,15 +82,11 @@ def queues(call: Call) -> Response:
     names = list(call.site.directory.names())
     start = read_whole(call.query.get("start", "0"), "start")
     shown = names[start : start + PAGE] if start >= 0 else []
-    return call.answer(
-        {
-            "queues": [
-                queue_json(name, snapshot) if snapshot else {"queue": name, "error": fault}
-                for name, snapshot, fault in call.site.snapshots(shown)
-            ],
-            "total": len(names),
-        }
-    )
+    found = [
+        queue_json(name, snapshot) if snapshot else {"queue": name, "error": fault}
+        for name, snapshot, fault in call.site.snapshots(shown)
+    ]
+    return call.answer({"queues": found, "total": len(names)})
 
 
 def queue(call: Call) -> Response:
@@ -122,7 +118,7 @@ def task(call: Call) -> Response:
     """Read one task: why it is not running, its worker, and what has happened."""
     seen, payloads = see(call, call.part("id")), call.site.guard.access.payloads
     told = {
-        "why": {name: value for name, value in seen.why._asdict().items() if name != "limits"},
+        "why": seen.why._asdict(),
         "holder": seen.holder and plain(seen.holder) | {"token": str(seen.holder.token)},
         "events": [event.model_dump(mode="json") for event in seen.events],
         "result": seen.result.model_dump(mode="json") if seen.result and payloads else None,
@@ -136,14 +132,8 @@ def limits(call: Call) -> Response:
     states, counted, now_ms = call.shared("states", names)
     if not call.query.get("way") and not call.query.get("q"):
         states = [*states[:2], *closed_first(states[2:])]
-    return call.answer(
-        {
-            "limits": [plain(state) for state in states],
-            "in_flight_counted": counted,
-            "now_ms": now_ms,
-            "next": following,
-        }
-    )
+    found = {"limits": [plain(state) for state in states], "in_flight_counted": counted}
+    return call.answer({**found, "now_ms": now_ms, "next": following})
 
 
 def history(call: Call) -> Response:
@@ -172,14 +162,9 @@ def batches(call: Call) -> Response:
 
 def dead(call: Call) -> Response:
     """Count dead letters by reason and error."""
-    kinds = call.shared("kinds", look_of(call))
-    return call.answer(
-        {
-            "kinds": [kind._asdict() for kind in kinds.kinds],
-            "searched": kinds.looked,
-            "left": kinds.left,
-        }
-    )
+    seen = call.shared("kinds", look_of(call))
+    found = [kind._asdict() for kind in seen.kinds]
+    return call.answer({"kinds": found, "searched": seen.looked, "left": seen.left})
 
 
 def worker_json(each: Working) -> dict[str, Any]:
@@ -272,19 +257,14 @@ def job(call: Call) -> Response:
 
 def openapi(rows: Sequence[Row]) -> dict[str, Any]:
     """Make the document of some routes."""
-    paths: dict[str, dict[str, Any]] = {}
+    paths, text = dict[str, dict[str, Any]](), {"type": "string"}
     for method, path, view, takes in rows:
         names = [(name, "path") for name in re.findall(r"{(\w+)}", path)]
         names += [(name, "query") for name in takes.split() if method != "POST"]
         about: dict[str, Any] = {
             "summary": (view.__doc__ or "").split("\n")[0].rstrip("."),
             "parameters": [
-                {
-                    "name": name,
-                    "in": where,
-                    "required": where == "path",
-                    "schema": {"type": "string"},
-                }
+                {"name": name, "in": where, "required": where == "path", "schema": text}
                 for name, where in names
             ],
             "responses": {"default": {"description": "JSON; of an error: its status and message."}},
@@ -293,8 +273,5 @@ def openapi(rows: Sequence[Row]) -> dict[str, Any]:
             schema = {"type": "object", "properties": {name: {} for name in takes.split()}}
             about["requestBody"] = {"content": {"application/json": {"schema": schema}}}
         paths.setdefault(path, {})[method.lower()] = about
-    return {
-        "openapi": "3.1.0",
-        "info": {"title": "DPQ", "version": "1", "description": ABOUT},
-        "paths": paths,
-    }
+    info = {"title": "DPQ", "version": "1", "description": ABOUT}
+    return {"openapi": "3.1.0", "info": info, "paths": paths}

@@ -44,11 +44,8 @@ def events(call: Call) -> Response:
     """Show what has happened to a queue, the newest first: 429s, closings, deaths, limits set."""
     kind, group = call.query.get("kind", ""), call.query.get("group", "").strip()
     known = call.site.events(call.name)
-    found = [
-        event
-        for event in reversed(known)
-        if kind in ("", event.kind) and group in ("", event.group)
-    ]
+    found = [each for each in known if kind in ("", each.kind) and group in ("", each.group)]
+    found.reverse()
     start = max(0, whole_of(call.query.get("start", "0")))
     return call.render(
         "events.html",

@@ -14,7 +14,7 @@ from dpq.explain.waiting import spent
 from dpq.limits.limits import quota_text
 from dpq.model.display import attempt_of
 from dpq.model.payload import bytes_text
-from dpq.model.rates import span
+from dpq.model.rates import many, span
 from dpq.views.events import event_text, kind_text, limited_by
 from dpq.views.limits import drain_ms, gauges
 from dpq.views.used import hour_chart, hour_text, used_by
@@ -136,6 +136,6 @@ def environment() -> Environment:
     filters += [pretty, quota_text, rate, schedule, span]
     made.filters |= {function.__name__: function for function in filters}
     functions: list[Any] = [drain_ms, drawn, gauges, hangs, hour_chart, hour_text, limited_by]
-    functions += [points, say_drain, say_quiet, say_state, spent, used_by]
+    functions += [many, points, say_drain, say_quiet, say_state, spent, used_by]
     made.globals |= {function.__name__: function for function in functions}
     return made

@@ -230,6 +230,5 @@ def metrics(call: Call) -> Response:
             raise HTTPException(
                 501, "install DPQ with its extra 'metrics', which brings prometheus-client"
             ) from None
-        server = server_name(site.server)
-        site.exporter = Exporter(site.directory, lambda name, _: site.snapshot(name), server=server)
+        site.exporter = Exporter(site.directory, site.snapshot, server=server_name(site.server))
     return Response(site.exporter.text(), media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -139,7 +139,7 @@ def tasks(call: Call) -> Response:
     everywhere = query.get("state") == ALL
     chosen = filter_of(call, query | {"text": asked}, "ready" if everywhere else None, lenient=True)
     hits = search(call, chosen, PAGE, everywhere=everywhere)
-    states = STATES if everywhere else [chosen.of_state]
+    states = {*STATES} if everywhere else {str(chosen.of_state)}
     return call.render(
         "tasks.html",
         chosen=chosen,
@@ -152,14 +152,15 @@ def tasks(call: Call) -> Response:
         begun=bool(query.get("after")),
         states=STATES,
         groups=call.shared("groups_by", "largest", "", "", SUGGESTED),
-        offered=[
-            name
-            for name, of in OF_STATES.items()
-            if any(state in of for state in states) and call.may(name)
-        ],
+        offered=offered(call, states),
         payloads=shows_payloads(call),
         bound=GO_ON,
     )
+
+
+def offered(call: Call, states: set[str]) -> list[str]:
+    """Return the allowed actions on tasks of some states."""
+    return [name for name, of in OF_STATES.items() if states & {*of} and call.may(name)]
 
 
 def _go_to(call: Call, asked: str, query: dict[str, str]) -> Response:
@@ -199,9 +200,7 @@ def see(call: Call, id_: str) -> Seen:
 
 
 def _result(call: Call, id_: str) -> Result | None:
-    outcome = session_of(call.queue).run(operations_of(call.queue).outcome, id_)
-    result: Result | None = outcome.result
-    return result
+    return session_of(call.queue).run(operations_of(call.queue).outcome, id_).result
 
 
 def task(call: Call) -> Response:
@@ -221,7 +220,7 @@ def task(call: Call) -> Response:
         began=begun_ms(seen.task),
         steps=steps,
         left_out=left_out,
-        offered=[name for name, of in OF_STATES.items() if state in of and call.may(name)],
+        offered=offered(call, {state.value}),
         payloads=shows_payloads(call),
     )
 
