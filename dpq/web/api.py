@@ -225,10 +225,8 @@ def act(call: Call) -> Response:
     chosen = said.get("filter")
     if not isinstance(chosen, dict):
         raise ConfigurationError("ids and filter are missing: give one of them")
-    rate = said.get("rate")
     found = filter_of(call, chosen, "dead" if action in ("replay", "purge") else None)
-    limit = None if rate is None else float(read_number(rate, "rate"))
-    return call.answer(job_json(begin_job(call, action, found, value, limit)), 202)
+    return call.answer(job_json(begin_job(call, action, found, value, said.get("rate"))), 202)
 
 
 def limit(call: Call) -> Response:

@@ -44,10 +44,11 @@ def act_on_ids(call: Call, action: str, ids: list[str], value: Any) -> tuple[int
     return act(call.queue, action, ids, value, by)
 
 
-def begin_job(call: Call, action: str, chosen: Any, value: Any, rate: float | None) -> Job:
+def begin_job(call: Call, action: str, chosen: Any, value: Any, rate: Any) -> Job:
     """Count the tasks that match a filter, before an action on all of them."""
-    by = call.allow(action, f"filter={chosen!r} value={value!r} rate={rate!r}")
-    return call.site.jobs.begin(Job(call.queue, action, chosen, value, rate, by))
+    most = None if rate in (None, "") else float(read_number(rate, "rate"))
+    by = call.allow(action, f"filter={chosen!r} value={value!r} rate={most!r}")
+    return call.site.jobs.begin(Job(call.queue, action, chosen, value, most, by))
 
 
 def tasks(call: Call) -> Response:
@@ -56,11 +57,8 @@ def tasks(call: Call) -> Response:
     value = value_of(action, call.field("priority"), call.field("reason"))
     back = call.field("back")
     if call.field("all"):
-        rate = call.field("rate")
         chosen = filter_of(call, {name[2:]: v for name, v in call.form.items() if name[:2] == "f."})
-        job = begin_job(
-            call, action, chosen, value, float(read_number(rate, "rate")) if rate else None
-        )
+        job = begin_job(call, action, chosen, value, call.field("rate"))
         return call.go("actions", job.id)
     if not ids:
         raise ConfigurationError("no task is selected: tick some, or choose all that match")
@@ -150,9 +148,8 @@ def act_on_worker(call: Call, action: str, names: Sequence[str]) -> tuple[int, i
             some = queue.admin.release_held(held)
             left = len(held) - some
         else:
-            some = (queue.admin.quiet if action == "quiet" else queue.admin.unquiet)(
-                worker, by=by[0]
-            )
+            tell = queue.admin.quiet if action == "quiet" else queue.admin.unquiet
+            some = tell(worker, by=by[0])
             left = not some
         done, missed = done + some, missed + left
     return done, missed

@@ -61,10 +61,8 @@ def events(call: Call) -> Response:
 
 def read_batches(call: Call) -> list[BatchState]:
     """Read the batches of a queue, the one that changed last first, at most once a second."""
-    found: list[BatchState] = call.site.shared.get(
-        ("batches", call.name), lambda: call.queue.admin.batches(PAGE)
-    )
-    return found
+    key = ("batches", call.name)
+    return call.site.shared.get(key, lambda: call.queue.admin.batches(PAGE))
 
 
 def batches(call: Call) -> Response:

@@ -374,9 +374,11 @@ def one_quiet(q: DPQ, clock: Clock) -> None:
     q.admin.quiet("w2")
 
 
-@incident(S.MOVING, "4 tasks are due")
+@incident(S.MOVING, "4 tasks are due, and 0 are running; 1 attempt has failed")
 def moving(q: DPQ, clock: Clock) -> None:
     fill(q)
+    remember(q)
+    q.fail(q.pop().task, "KeyError", delay=0)
     beat(q, running=1, longest=100)
 
 
@@ -704,6 +706,7 @@ def test_each_incident(planted: Night, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (verdict.severity == "bad") is wanted.needs_person
     assert verdict.severity in ("bad", "warn") or not wanted.warnings
     assert str(verdict).count(". ") == 0  # one sentence
+    assert not re.search(r"\b1 (task|attempt|worker|group|lease|permit|key|handler)s", str(verdict))
     lines = [str(verdict), *filter(None, [verdict.what_to_do])]
     assert run(q, url, "why").stdout.splitlines() == lines
     with TestClient(dashboard([q]), base_url="http://127.0.0.1:8321") as browser:
