@@ -71,6 +71,7 @@ def remove(q: DPQ) -> None:
     for queue in (q, *NEAR):
         queue.admin.drop()
     NEAR.clear()
+    HELD.clear()
 
 
 def beat(
