@@ -142,7 +142,6 @@ class Meter:
     """Reads one queue for scrapes, and remembers the groups with labels."""
 
     def __init__(self, watch: Watch, snapshot: Callable[[], Snapshot]) -> None:
-        """Take the watch of a queue, and the function that reads its snapshot."""
         self.watch, self._snapshot = watch, snapshot
         self._groups: list[str] = []
         self._unlabelled = 0

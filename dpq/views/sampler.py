@@ -62,7 +62,6 @@ class Named:
     """The queues that the caller has given."""
 
     def __init__(self, queues: Iterable[DPQ[Any]]) -> None:
-        """Take the queues."""
         self._queues = {queue.queue_name: queue for queue in queues}
 
     def names(self) -> Sequence[str]:
@@ -78,7 +77,6 @@ class Known:
     """All queues of a server."""
 
     def __init__(self, client: Any) -> None:
-        """Take the client that all queues share."""
         self._client = client
         self._shared = Shared()
         self._open = lru_cache(OPEN_QUEUES)(partial(DPQ[Any], client))
@@ -114,7 +112,6 @@ class Watch:
         *,
         remembers: bool = False,
     ) -> None:
-        """Begin to watch a queue; nothing is read yet."""
         self.queue = looking(queue)
         self.browser = Browser(operations_of(queue))
         self._clock = clock

@@ -109,7 +109,6 @@ class Places:
     ordered anew."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """Take the clock, seconds."""
         self._clock, self._until = clock, 0.0
         self._names: list[str] = []
 

@@ -87,7 +87,6 @@ class Jobs:
     """The jobs of this process, the newest last."""
 
     def __init__(self) -> None:
-        """Begin without jobs."""
         self._jobs: OrderedDict[str, Job] = OrderedDict()
         self._lock = threading.Lock()
 

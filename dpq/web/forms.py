@@ -63,18 +63,20 @@ def tasks(call: Call) -> Response:
     if not ids:
         raise ConfigurationError("no task is selected: tick some, or choose all that match")
     if action in (*DESTROYS, "release") and not call.field("sure"):
-        if not call.may(action):
-            call.allow(action)  # raises if the action is not allowed
-        return call.render(
-            "confirm.html",
-            question=f"{ACTIONS[action].capitalize()}: {many(len(ids), 'task')} of {call.name!r}?",
-            action=action,
-            fields=[(name, each) for name, values in call.form.items() for each in values],
-            target=call.url("q", call.name, "tasks"),
-            back=back,
-        )
+        question = f"{ACTIONS[action].capitalize()}: {many(len(ids), 'task')} of {call.name!r}?"
+        fields = [(name, each) for name, values in call.form.items() for each in values]
+        target = call.url("q", call.name, "tasks")
+        return _ask(call, question, action, [call.name], fields=fields, target=target, back=back)
     told = _told(action, *act_on_ids(call, action, ids, value))
     return call.render("done.html", told=told, back=back or call.url("q", call.name, "tasks"))
+
+
+def _ask(call: Call, question: str, action: str, names: Sequence[str], **shown: Any) -> Response:
+    """Ask before an action, if it is allowed in all its queues."""
+    for name in names:
+        if not call.may(action, name):
+            call.allow(action, queue=name)  # raises an error, and notes it in the log
+    return call.render("confirm.html", question=question, action=action, **shown)
 
 
 def job_of(call: Call) -> Job:
@@ -164,18 +166,10 @@ def worker(call: Call) -> Response:
     names = [call.name] if where else queues_of(call, worker)
     back = call.url(*where, "workers")
     if not call.field("sure"):
-        for name in names:
-            if not call.may(action, name):
-                call.allow(action, queue=name)  # raises if the action is not allowed
         said = {"worker": call.field("name") or worker, "queues": ", ".join(map(repr, names))}
-        return call.render(
-            "confirm.html",
-            question=OF_WORKERS[action].format(**said),
-            action=action,
-            fields=[],
-            target=call.url(*where, "workers", worker, action),
-            back=back,
-        )
+        question = OF_WORKERS[action].format(**said)
+        target = call.url(*where, "workers", worker, action)
+        return _ask(call, question, action, names, fields=[], target=target, back=back)
     told = _told(action, *act_on_worker(call, action, names))
     return call.render("done.html", told=told, back=back)
 

@@ -62,7 +62,6 @@ class Site:
     """The dashboard of one process: all that its requests share."""
 
     def __init__(self, directory: Directory, access: Access, badge: str, server: str) -> None:
-        """Take the queues, the rights, the badge of the environment, and the server's label."""
         self.directory = directory
         self.guard = Guard(access)
         self.badge, self.server = badge, server

@@ -6,6 +6,7 @@ from typing import Any
 
 from dpq.model.rates import span
 from dpq.views.charts import Chart, Line
+from dpq.views.words import number
 
 WIDTH, HEIGHT = 600.0, 100.0
 """The box of a chart; the page stretches it."""
@@ -13,9 +14,7 @@ WIDTH, HEIGHT = 600.0, 100.0
 
 def figure(value: float) -> str:
     """Write a value of a chart with three digits."""
-    if value >= 1000:
-        return f"{value:,.0f}".replace(",", "\u202f")
-    return f"{value:.3g}"
+    return number(round(value)) if value >= 1000 else f"{value:.3g}"
 
 
 def say_value(value: float | None, unit: str) -> str:

@@ -380,6 +380,7 @@ def moving(q: DPQ, clock: Clock) -> None:
     fill(q)
     remember(q)
     q.fail(q.pop().task, "KeyError", delay=0)
+    clock.advance(1)
     beat(q, running=1, longest=100)
 
 
