@@ -60,7 +60,7 @@ def pushes(q: DPQ[str], links: list[str]) -> Iterator[Push[str]]:
 
 
 def described(page: str, linked: int = 0) -> Push[str]:
-    """Say how a page waits."""
+    """Make a task of a page."""
     return Push(
         page,
         linked,
@@ -114,7 +114,7 @@ def main() -> int:
     took = site.log[-1].at - site.log[0].at
     print(
         f"{len(library)} pages: {site.limited} of {len(site.log)} requests refused, {lost} pages "
-        f"lost by the kill, {took / least_seconds(site):.2f} of the least time under the limits"
+        f"lost by the kill, {took / least_seconds(site):.2f} times the least time that the limits allow"
     )
     return 1 if lost else 0
 
