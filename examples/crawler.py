@@ -114,7 +114,7 @@ def main() -> int:
     took = site.log[-1].at - site.log[0].at
     print(
         f"{len(library)} pages: {site.limited} of {len(site.log)} requests refused, {lost} pages "
-        f"lost by the kill, {took / least_seconds(site):.2f} times the time that the limits need"
+        f"lost by the kill, {took / least_seconds(site):.2f} times as long as the limits require"
     )
     return 1 if lost else 0
 
