@@ -208,7 +208,7 @@ class EventStream(Response):
         if names.get(b"last-event-id") == LAST_ID.encode():
             await Response(status_code=204)(scope, receive, send)  # a browser stops at 204
         elif not may_be_id(self._task_id):
-            await _missing(unknown(self._task_id))(scope, receive, send)
+            await response_of(unknown(self._task_id))(scope, receive, send)
         elif self._followers.full or self._followers.closing.is_set():
             await _busy()(scope, receive, send)
         else:
@@ -224,7 +224,7 @@ class EventStream(Response):
         except RedisError:
             return _busy()
         if first is not None and first.status == 404:
-            return _missing(first)
+            return response_of(first)
         return StreamingResponse(_events(first, answers), headers=SSE_HEADERS)
 
 
@@ -238,7 +238,8 @@ async def _events(
         yield event_text(answer) if answer else b": still here\n\n"
 
 
-def _missing(answer: Answer) -> Response:
+def response_of(answer: Answer) -> Response:
+    """Make the response of an answer."""
     return Response(answer.body, answer.status, answer.headers, "application/json")
 
 

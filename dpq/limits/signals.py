@@ -255,8 +255,7 @@ def signal_of(error: BaseException, *, from_errors: bool = True) -> BaseExceptio
 
 
 def _signal_in(error: BaseException) -> Signal | None:
-    """Read the answer that an error carries, as those of requests, httpx, aiohttp, urllib and the
-    libraries of LLM vendors do; None if there is none, or it is a plain failure."""
+    """Read the answer that an error of an HTTP client or of an LLM vendor's library carries."""
     if isinstance(error, Signal) or not isinstance(error, Exception):
         return None
     try:

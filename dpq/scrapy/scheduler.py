@@ -145,13 +145,16 @@ class Scheduler:
             push = self._push_of(request)
             self._opened.check(push)
         except DPQError as error:
-            if not self._crawler.stats.get_value("scheduler/unserializable"):
+            counted = self._crawler.stats.get_value("scheduler/unserializable", 0)
+            if not counted:
                 log.warning(
                     "%s: %s is kept in the memory of this spider, as all that are like it: %s",
                     *(self._options.queue_name, request, error),
                 )
-            self._count("scheduler/unserializable")
-            return bool(self._own.enqueue_request(request))
+            kept = bool(self._own.enqueue_request(request))
+            if self._crawler.stats.get_value("scheduler/unserializable", 0) == counted:
+                self._count("scheduler/unserializable")  # with JOBDIR, Scrapy may have counted it
+            return kept
         self._opened.push(push, request)
         return True
 
@@ -291,8 +294,7 @@ class Scheduler:
             self._crawler.signals.connect(handler, signal=signal)
 
     def _forgotten(self, remove: Callable[[Request], None], request: Request) -> None:
-        """End the task of a request that the engine has done with, then let the engine forget
-        it."""
+        """End the task of a request that the engine has done with."""
         delivery = self._held.pop(request, None)
         if delivery is not None:
             where = delivery.status, self._crawler.settings, self._spider

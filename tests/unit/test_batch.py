@@ -390,6 +390,11 @@ def test_the_group_is_the_host_as_the_transports_name_it(url: str, group: str) -
         ({"timeout": 0}, "timeout is 0: it must be seconds from 0.001"),
         ({"limits": ["5/m"]}, "limits has '5/m': it must be RateLimits and Quotas"),
         ({"headers": {"X Key": "x"}}, "header 'X Key': its name must be letters"),
+        ({"headers": {"A": 5}}, "header A is empty, or no printable ASCII text"),
+        ({"headers": {5: "x"}}, "header 5: its name must be letters"),
+        ({"cost_from": 5}, "cost_from is 5: it must be a name, or None"),
+        ({"attempts": 0}, "attempts is 0: it must be an int from 1 to 1000000"),
+        ({"visibility": 0}, "visibility is 0: it must be seconds from 0.001"),
     ],
 )
 def test_a_job_says_which_value_cannot_work(more: dict[str, Any], said: str) -> None:
