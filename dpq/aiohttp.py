@@ -25,6 +25,10 @@ except ImportError as error:  # pragma: no cover - a test does it in a process o
 __all__ = ["Answer", "Middleware", "TransportOptions", "anthropic_usage", "openai_usage"]
 
 
+READS = ("read", "readany", "readline", "readuntil", "readexactly")
+"""The methods of a body that are awaited, and return a part of it."""
+
+
 class Middleware:
     """A client middleware that takes units of a queue's limits."""
 
@@ -97,7 +101,14 @@ class _Content:
         self._inner, self._exchange = inner, exchange
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
+        inner = getattr(self._inner, name)
+        if name not in READS:
+            return inner
+
+        async def read(*args: Any, **more: Any) -> bytes:
+            return self._heard(await inner(*args, **more))
+
+        return read
 
     def _heard(self, part: bytes) -> bytes:
         self._exchange.hear(part)
@@ -105,21 +116,6 @@ class _Content:
             self._exchange.body_ended()
             self._exchange.end_soon()
         return part
-
-    async def read(self, n: int = -1) -> bytes:
-        return self._heard(await self._inner.read(n))
-
-    async def readany(self) -> bytes:
-        return self._heard(await self._inner.readany())
-
-    async def readline(self, **more: Any) -> bytes:
-        return self._heard(await self._inner.readline(**more))
-
-    async def readuntil(self, *args: Any, **more: Any) -> bytes:
-        return self._heard(await self._inner.readuntil(*args, **more))
-
-    async def readexactly(self, n: int) -> bytes:
-        return self._heard(await self._inner.readexactly(n))
 
     async def readchunk(self) -> tuple[bytes, bool]:
         part, ends = await self._inner.readchunk()

@@ -26,7 +26,7 @@ from dpq.batch.results import Results, hash_text
 from dpq.batch.sender import Progress
 from dpq.model.validation import MAX_SECONDS
 from dpq.queue.inside import session_of
-from dpq.registry.names import absent
+from dpq.registry.all_queues import absent
 from dpq.script.keys import PARTS, REGISTRY, key_of
 
 BATCH_KEY = "batch"
