@@ -59,7 +59,7 @@ class Middleware:
         handler: Callable[[ClientRequest], Awaitable[ClientResponse]],
     ) -> ClientResponse:
         """Wait for the units, send the request, report its answer."""
-        exchange: AsyncExchange[ClientRequest] = AsyncExchange(self._queue, self._options)
+        exchange = AsyncExchange(self._queue, self._options)
         await exchange.take(request, request.url.raw_host)
         setattr(request, PERMIT, exchange.permit)
         response = await exchange.send(request, lambda: handler(request), _close)
@@ -74,7 +74,7 @@ async def _close(response: ClientResponse) -> None:
     response.close()
 
 
-def _follow(response: ClientResponse, exchange: AsyncExchange[ClientRequest]) -> None:
+def _follow(response: ClientResponse, exchange: AsyncExchange) -> None:
     """End an exchange when the body was read, or the response is closed, or released unread."""
 
     def ends(inner: Callable[[], Any]) -> Any:
@@ -97,7 +97,7 @@ class _Content:
     iter_chunked = StreamReader.iter_chunked
     iter_chunks = StreamReader.iter_chunks
 
-    def __init__(self, inner: StreamReader, exchange: AsyncExchange[ClientRequest]) -> None:
+    def __init__(self, inner: StreamReader, exchange: AsyncExchange) -> None:
         self._inner, self._exchange = inner, exchange
 
     def __getattr__(self, name: str) -> Any:

@@ -16,7 +16,7 @@ from dpq import ConfigurationError, RateLimited, Reject, Release, Retry
 from dpq.batch import BatchJob, Progress
 from dpq.batch import results as module
 from dpq.batch.job import fitted
-from dpq.batch.reader import Batch, Reader, target
+from dpq.batch.reader import Batch, target
 from dpq.batch.results import Results, hash_text, result_line
 from dpq.batch.sender import Sender
 from dpq.limits.words import read_word, write_word
@@ -29,7 +29,7 @@ def batch(tmp_path: Path) -> Batch:
     """Five requests."""
     asks = tmp_path / "asks.jsonl"
     asks.write_text("".join(f'{{"prompt": "question {n}"}}\n' for n in range(5)))
-    return Reader(asks, "http://a.example").check()
+    return Batch(asks, "http://a.example")
 
 
 @pytest.fixture
