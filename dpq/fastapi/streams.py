@@ -5,25 +5,19 @@ stream sends the newest state only, so a slow client costs no memory. A stream e
 with its client, or with the process.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from redis.exceptions import RedisError
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
+from dpq import AsyncDPQ
 from dpq.queue.ends_async import follow_async
 from dpq.views.answers import Answer, may_be_id, of_end, of_task, unknown
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterator
-
-    from starlette.types import Receive, Scope, Send
-
-    from dpq import AsyncDPQ
 
 log = logging.getLogger(__name__)
 

@@ -1,7 +1,5 @@
 """`WebQueue`: the queue of one process of a web application, and what its routes answer."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 import threading
@@ -13,8 +11,10 @@ from contextlib import (
     contextmanager,
     suppress,
 )
-from typing import TYPE_CHECKING, Any
+from types import FrameType
+from typing import Any
 
+from starlette.requests import Request
 from starlette.responses import Response
 
 from dpq import AsyncDPQ, AsyncWorker, ConfigurationError, TaskNotFoundError, TaskState
@@ -22,13 +22,7 @@ from dpq.fastapi.streams import MAX_STREAMS, EventStream, Followers, response_of
 from dpq.model.validation import milliseconds, whole_number
 from dpq.queue.ends_async import end_of_async
 from dpq.views.answers import Answer, may_be_id, of_end, of_task, unknown
-
-if TYPE_CHECKING:
-    from types import FrameType
-
-    from starlette.requests import Request
-
-    from dpq.worker.handlers import Handlers
+from dpq.worker.handlers import Handlers
 
 MAX_STREAMS_BOUND = 100_000
 
