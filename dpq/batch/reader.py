@@ -65,9 +65,9 @@ class Batch:
         for number, line in self._lines():
             digest.update(b"%d:" % number + line + b"\n")
             self.hashes.extend([0] * (number - len(self.hashes)))
-            self.hashes[-1] = hash_of(line)
             try:
                 request = self._request(number, line)
+                self.hashes[-1] = request.known
                 name, cost = request.custom_id, request.cost
                 first = ids.setdefault(hash(name), number) if name else number
                 if first != number:
