@@ -167,8 +167,12 @@ class Tasks:
 
         return register
 
+    @property
+    def names(self) -> list[str]:
+        """The names of all tasks, in the order of their registration."""
+        return list(self._functions)
+
     def __iter__(self) -> Iterator[str]:
-        """Yield the names of all tasks, in the order of their registration."""
         return iter(self._functions)
 
     def __getitem__(self, name: str) -> "TaskFunction[..., Any]":

@@ -69,7 +69,7 @@ class Command(BaseCommand):
                 after=refresh_connections,
             )
             names = ", ".join(queue.queue_name for queue in worker.queues)
-            self.stderr.write(f"{worker.name}: {len([*tasks])} kinds of tasks, queues: {names}")
+            self.stderr.write(f"{worker.name}: {len(tasks.names)} kinds of tasks, queues: {names}")
             worker.run(until_empty=options["drain"])
         except ConfigurationError as error:
             raise CommandError(str(error)) from error
