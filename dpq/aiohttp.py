@@ -25,6 +25,10 @@ except ImportError as error:  # pragma: no cover - a test does it in a process o
 __all__ = ["Answer", "Middleware", "TransportOptions", "anthropic_usage", "openai_usage"]
 
 
+READS = ("read", "readany", "readline", "readuntil", "readexactly")
+"""The methods of a body that are awaited, and return a part of it."""
+
+
 class Middleware:
     """A client middleware that takes units of a queue's limits."""
 
@@ -55,7 +59,7 @@ class Middleware:
         handler: Callable[[ClientRequest], Awaitable[ClientResponse]],
     ) -> ClientResponse:
         """Wait for the units, send the request, report its answer."""
-        exchange: AsyncExchange[ClientRequest] = AsyncExchange(self._queue, self._options)
+        exchange = AsyncExchange(self._queue, self._options)
         await exchange.take(request, request.url.raw_host)
         setattr(request, PERMIT, exchange.permit)
         response = await exchange.send(request, lambda: handler(request), _close)
@@ -70,7 +74,7 @@ async def _close(response: ClientResponse) -> None:
     response.close()
 
 
-def _follow(response: ClientResponse, exchange: AsyncExchange[ClientRequest]) -> None:
+def _follow(response: ClientResponse, exchange: AsyncExchange) -> None:
     """End an exchange when the body was read, or the response is closed, or released unread."""
 
     def ends(inner: Callable[[], Any]) -> Any:
@@ -93,11 +97,18 @@ class _Content:
     iter_chunked = StreamReader.iter_chunked
     iter_chunks = StreamReader.iter_chunks
 
-    def __init__(self, inner: StreamReader, exchange: AsyncExchange[ClientRequest]) -> None:
+    def __init__(self, inner: StreamReader, exchange: AsyncExchange) -> None:
         self._inner, self._exchange = inner, exchange
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
+        inner = getattr(self._inner, name)
+        if name not in READS:
+            return inner
+
+        async def read(*args: Any, **more: Any) -> bytes:
+            return self._heard(await inner(*args, **more))
+
+        return read
 
     def _heard(self, part: bytes) -> bytes:
         self._exchange.hear(part)
@@ -105,21 +116,6 @@ class _Content:
             self._exchange.body_ended()
             self._exchange.end_soon()
         return part
-
-    async def read(self, n: int = -1) -> bytes:
-        return self._heard(await self._inner.read(n))
-
-    async def readany(self) -> bytes:
-        return self._heard(await self._inner.readany())
-
-    async def readline(self, **more: Any) -> bytes:
-        return self._heard(await self._inner.readline(**more))
-
-    async def readuntil(self, *args: Any, **more: Any) -> bytes:
-        return self._heard(await self._inner.readuntil(*args, **more))
-
-    async def readexactly(self, n: int) -> bytes:
-        return self._heard(await self._inner.readexactly(n))
 
     async def readchunk(self) -> tuple[bytes, bool]:
         part, ends = await self._inner.readchunk()

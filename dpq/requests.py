@@ -66,7 +66,7 @@ class Adapter(BaseAdapter):
 
     def send(self, request: PreparedRequest, stream: bool = False, **more: Any) -> Response:  # type: ignore[override]
         """Wait for the units, send the request, report its answer."""
-        exchange: Exchange[PreparedRequest] = Exchange(self._queue, self._options)
+        exchange = Exchange(self._queue, self._options)
         exchange.take(request, urlsplit(request.url or "").hostname)
         sent = request.copy()  # a redirect is made from the other one: it carries no key away
         setattr(sent, PERMIT, exchange.permit)
@@ -86,7 +86,7 @@ class Adapter(BaseAdapter):
         self._inner.close()
 
 
-def _follow(response: Response, exchange: Exchange[PreparedRequest]) -> None:
+def _follow(response: Response, exchange: Exchange) -> None:
     """End an exchange when the body was read, or the response is closed."""
 
     def ends(inner: Callable[[], Any]) -> Callable[[], Any]:
@@ -110,7 +110,7 @@ def _follow(response: Response, exchange: Exchange[PreparedRequest]) -> None:
 
 
 def _reading(
-    stream: Callable[..., Iterator[bytes]], exchange: Exchange[PreparedRequest]
+    stream: Callable[..., Iterator[bytes]], exchange: Exchange
 ) -> Callable[..., Iterator[bytes]]:
     """Wrap the function of urllib3 by which requests reads a body: its parts are unpacked."""
 

@@ -25,7 +25,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from multiprocessing.connection import Connection
 from types import FrameType
-from typing import Any, Literal, NoReturn, Self, TypeVar, cast
+from typing import Any, Literal, NoReturn, TypeVar, cast
 
 from dpq.model.backoff import Backoff
 from dpq.model.errors import ConfigurationError, LeaseLostError, TaskNotFoundError
@@ -76,8 +76,8 @@ class Clock:
         self.ms += round(seconds * 1000)
 
 
-class QueueFactory:
-    """Makes queues on one server; the end of its `with` block drops and closes them.
+class QueueFactory(contextlib.ExitStack):
+    """Makes queues on one server; the end of its `with` block, or `close`, drops and closes them.
 
     A call makes a `DPQ`: `make(name=None, **settings)`. Without a name the queue gets a new one.
     `settings` are the keyword arguments of `DPQ`. By default `clock` is the factory's (None: real
@@ -86,9 +86,8 @@ class QueueFactory:
 
     def __init__(self, redis: Any, clock: Callable[[], int] | None = None) -> None:
         """Take a blocking client, which stays open, and a clock (None: real time)."""
-        self._redis = redis
-        self._clock = clock
-        self._made = contextlib.ExitStack()
+        super().__init__()
+        self._redis, self._clock = redis, clock
 
     def __call__(self, name: str | None = None, **settings: Any) -> DPQ[Any]:
         """Make a queue."""
@@ -96,19 +95,9 @@ class QueueFactory:
         queue: DPQ[Any] = DPQ(
             self._redis, name or f"test-{uuid.uuid4().hex}", **defaults | settings
         )
-        self._made.callback(queue.close)
-        self._made.callback(queue.admin.drop)
+        self.callback(queue.close)
+        self.callback(queue.admin.drop)
         return queue
-
-    def close(self) -> None:
-        """Drop and close all queues that were made."""
-        self._made.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 # Nothing lost, nothing doubled

@@ -26,7 +26,7 @@ from dpq import DPQ, NO_RESULT, Push, Task, TaskState
 from dpq.model.filter import Filter
 from dpq.model.producer import Producer
 from dpq.queue.admin import Admin
-from dpq.registry.names import Sieve, glance
+from dpq.registry.all_queues import Sieve, glance
 from dpq.script.assembly import needs_of, script, script_names
 from dpq.script.keys import PARTS
 from dpq.types import WorkerInfo

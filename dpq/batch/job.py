@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from dpq import Quota, RateLimit
 from dpq.limits.answers import window_of
 from dpq.model.errors import ConfigurationError
-from dpq.model.validation import label, milliseconds, whole_number
+from dpq.model.validation import attempt_bound, label, milliseconds, whole_number
 from dpq.worker.base import MAX_CONCURRENCY
 
 BURST_SHARE = 0.15
@@ -83,14 +83,19 @@ class BatchJob:
         if "#" in self.url:
             raise ConfigurationError("url has a #, which is not sent: write it as %23")
         for name, value in self.headers.items():
-            if not HEADER_NAME.fullmatch(name):
+            if not (isinstance(name, str) and HEADER_NAME.fullmatch(name)):
                 raise ConfigurationError(f"header {name!r}: its name must be letters, digits and -")
-            if not (value.isascii() and value.isprintable() and value.strip()):
+            known = isinstance(value, str) and value.isascii() and value.isprintable()
+            if not (known and value.strip()):
                 raise ConfigurationError(f"header {name} is empty, or no printable ASCII text")
             if name.lower() == "authorization" and value.strip().lower() in KINDS_OF_KEY:
                 raise ConfigurationError(f"header {name} has no key behind its first word")
         whole_number("workers", self.workers, 1, MAX_CONCURRENCY)
         milliseconds("timeout", self.timeout, least=0.001)
+        attempt_bound("attempts", self.attempts)
+        milliseconds("visibility", self.visibility, least=0.001)
+        if not isinstance(self.cost_from, str | None):
+            raise ConfigurationError(f"cost_from is {self.cost_from!r}: it must be a name, or None")
         for limit in self.limits:
             if not isinstance(limit, RateLimit | Quota):
                 raise ConfigurationError(f"limits has {limit!r}: it must be RateLimits and Quotas")

@@ -21,12 +21,12 @@ from redis.exceptions import NoPermissionError
 from dpq import AsyncDPQ, LeaseLostError, Push, Release, Task, TaskNotFoundError, TaskState
 from dpq.batch.job import BatchJob
 from dpq.batch.lines import SLICE_LINES, BatchError
-from dpq.batch.reader import Batch, Reader, Request
+from dpq.batch.reader import Batch, Request
 from dpq.batch.results import Results, hash_text
 from dpq.batch.sender import Progress
 from dpq.model.validation import MAX_SECONDS
 from dpq.queue.inside import session_of
-from dpq.registry.names import absent
+from dpq.registry.all_queues import absent
 from dpq.script.keys import PARTS, REGISTRY, key_of
 
 BATCH_KEY = "batch"
@@ -43,13 +43,12 @@ class Loader:
     def __init__(
         self,
         job: BatchJob,
-        reader: Reader,
         batch: Batch,
         results: Results,
         queue: AsyncDPQ[Any],
         progress: Progress,
     ) -> None:
-        self._job, self._reader, self._batch, self._results = job, reader, batch, results
+        self._job, self._batch, self._results = job, batch, results
         self._queue, self._progress = queue, progress
         self._marks = AsyncDPQ[Any](queue.redis, f"{job.queue}.batch")
         self._owns = False  # nothing of the queue was stored before this batch
@@ -119,7 +118,7 @@ class Loader:
     async def _push(self, batches: AsyncDPQ[Any], leased: Task[Any]) -> None:
         """Push what has no result yet, as far as is known by now."""
         await asyncio.to_thread(self._results.read_on)
-        wanted = (each for each in self._reader.requests() if not self._results.has(each.line))
+        wanted = (each for each in self._batch.requests() if not self._results.has(each.line))
         while some := list(islice(wanted, SLICE_LINES)):
             await batches.extend(leased, self._job.visibility)  # ends if the lease is lost
             await self._queue.push_many([self._as_push(each) for each in some])

@@ -43,47 +43,38 @@ class Request(NamedTuple):
     cost: Any  # the units that the line names, or its tokens as estimated
 
 
-class Batch(NamedTuple):
-    """A file that was checked."""
+class Batch:
+    """A file of requests, which is checked when this is made.
 
-    path: Path
-    digest: str  # SHA-256 of its content, in hex
-    hashes: "array[int]"  # of each line; 0 for a blank one. 8 bytes a line are all that is kept
-    total: int  # the number of its requests
-    largest: dict[str, int]  # the largest cost of a request, by unit
-
-
-class Reader:
-    """Reads the lines of a file as requests.
-
-    Args:
+    Attributes:
         path: The file.
-        url: The address of the API; a line may name another path on the same host.
-        cost_from: The dotted name of the field of a line that says its tokens; None estimates.
+        digest: The SHA-256 of its content, in hex.
+        hashes: The hash of each line; 0 for a blank one. 8 bytes a line are all that is kept.
+        total: The number of its requests.
+        largest: The largest cost of a request, by unit.
+
+    Raises:
+        BatchError: Lines are no requests; it names the first ones.
     """
 
     def __init__(self, path: Path, url: str, cost_from: str | None = None) -> None:
         self.path, self._url = path, url
         self._cost_from = cost_from.split(".") if cost_from else None
-
-    def check(self) -> Batch:
-        """Read every line."""
-        digest, hashes, faults, count = hashlib.sha256(), array("Q"), [], 0
-        largest: dict[str, int] = {}
-        ids: dict[int, int] = {}
+        self.hashes, self.total, self.largest = array("Q"), 0, dict[str, int]()
+        digest, faults, ids = hashlib.sha256(), [], dict[int, int]()
         for number, line in self._lines():
             digest.update(b"%d:" % number + line + b"\n")
-            hashes.extend([0] * (number - len(hashes)))
-            hashes[-1] = hash_of(line)
+            self.hashes.extend([0] * (number - len(self.hashes)))
             try:
                 request = self._request(number, line)
+                self.hashes[-1] = request.known
                 name, cost = request.custom_id, request.cost
                 first = ids.setdefault(hash(name), number) if name else number
                 if first != number:
                     raise ValueError(f"its id {name!r} is that of line {first}")  # noqa: TRY301
                 for unit, units in cost.items() if isinstance(cost, Mapping) else ():
-                    largest[unit] = max(largest.get(unit, 0), units)
-                count += 1
+                    self.largest[unit] = max(self.largest.get(unit, 0), units)
+                self.total += 1
             except (ValueError, DPQError) as fault:
                 faults.append(f"line {number}: {fault}")
                 if len(faults) > FAULTS_SHOWN:
@@ -92,12 +83,12 @@ class Reader:
             more = "; and more" if len(faults) > FAULTS_SHOWN else ""
             told = "; ".join(faults[:FAULTS_SHOWN])
             raise BatchError(f"{self.path}: {told}{more}. Nothing of the file was queued or sent")
-        if not count:
+        if not self.total:
             raise BatchError(f"{self.path} has no requests")
-        return Batch(self.path, digest.hexdigest(), hashes, count, largest)
+        self.digest = digest.hexdigest()
 
     def requests(self) -> Iterator[Request]:
-        """Yield the requests of a file that was checked."""
+        """Yield the requests."""
         for number, line in self._lines():
             yield self._request(number, line)
 

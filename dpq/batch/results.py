@@ -154,8 +154,7 @@ class Results:
 
     @contextmanager
     def _locked(self) -> Iterator[int]:
-        """Open the file for appending, and hold its lock; another process may replace it
-        meanwhile."""
+        """Open the file for appending, locked; another process may replace it meanwhile."""
         while True:
             file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, self._mode)
             try:

@@ -15,7 +15,7 @@ from typing import Any
 from dpq import AsyncDPQ, AsyncWorker
 from dpq.batch.job import BatchJob, fitted
 from dpq.batch.loader import Loader
-from dpq.batch.reader import Reader
+from dpq.batch.reader import Batch
 from dpq.batch.results import Results
 from dpq.batch.sender import Progress, Sender, open_client
 from dpq.link.connect_async import open_url_async
@@ -84,15 +84,14 @@ class _Run:
 
     def __init__(self, job: BatchJob, progress: Callable[[int], Progress]) -> None:
         self._client = open_client(job)
-        reader = Reader(job.file, job.url, job.cost_from)
-        batch = reader.check()
+        batch = Batch(job.file, job.url, job.cost_from)
         results = Results(job.answers, job.also, batch)
         results.read()
         word = re.sub(r"[^\w.-]", "-", job.file.stem, flags=re.ASCII)[:40]
         queue = job.queue or f"{word}-{batch.digest[:8]}"
         limits = [fitted(each, batch.largest, job.host) for each in job.limits]
         self._job = replace(job, limits=limits, queue=queue)
-        self._reader, self._batch, self._results = reader, batch, results
+        self._batch, self._results = batch, results
         self._progress = progress(batch.total)
         self._began, self._alone = time.monotonic(), True
         self._queue: AsyncDPQ[Any]
@@ -112,7 +111,7 @@ class _Run:
                 max_payload_bytes=MAX_PAYLOAD_BYTES,
             )
             await stack.enter_async_context(self._queue)
-            loader = Loader(job, self._reader, self._batch, self._results, self._queue, progress)
+            loader = Loader(job, self._batch, self._results, self._queue, progress)
             await loader.load()
             if job.limits:
                 await self._queue.set_limit(list(job.limits), group=job.group)

@@ -51,10 +51,6 @@ class Progress:
         self.saved_here = self.limited_here = 0
         self.refused_here = Counter({"429": 0})
 
-    def saved(self) -> None:
-        """Count an answer that was saved."""
-        self.saved_here += 1
-
     def refused(self, status: int | None, *, limited: bool = False) -> None:
         """Count a request that got no good answer; the status is None if none came."""
         self.refused_here["no answer" if status is None else str(status)] += 1
@@ -129,7 +125,7 @@ class Sender:
             raise Release from error
         self._bad, self.trouble = 0, ""
         self._good_models.add(_model(task))
-        self._progress.saved()
+        self._progress.saved_here += 1
 
     async def _ask(self, task: Task[Any]) -> tuple[int, Mapping[str, str], bytes]:
         """Send a request; return status, headers and body of the answer."""

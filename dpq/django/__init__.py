@@ -12,8 +12,8 @@ In the `tasks.py` of an app, and in its views:
 
     push_on_commit(mail, order.id, priority=3)
 
-`manage.py dpq_worker` runs the tasks of all apps. `app` is the app of INSTALLED_APPS, `queues` has
-the queues of this process, `responses` the answers of views.
+`manage.py dpq_worker` runs the tasks of all apps. `apps` is the app of INSTALLED_APPS, `queues` has
+all else.
 
 Source: docs/guides/django.md.
 """
@@ -25,7 +25,6 @@ try:
 except ImportError as error:  # a test hides the library
     raise missing_extra("django", error) from error
 
-from dpq.django.queues import CommitPush, open_queue, push_on_commit, tasks
-from dpq.django.responses import task_response
+from dpq.django.queues import CommitPush, open_queue, push_on_commit, task_response, tasks
 
 __all__ = ["CommitPush", "open_queue", "push_on_commit", "task_response", "tasks"]

@@ -1,36 +1,34 @@
-"""The queues of one process of a Django project, its named tasks, and pushes on commit.
+"""The queues of one process of a Django project, its tasks, pushes on commit, answers of views.
 
 A queue is opened at its first use, not at the start: `manage.py migrate` needs no server. All
 queues of a process share the client of the first.
 """
 
 import threading
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from django.conf import settings
 from django.db import transaction
+from django.http import HttpResponse
 
-from dpq import DPQ, ConfigurationError, Push, Tasks
+from dpq import DPQ, ConfigurationError, Push, TaskNotFoundError, Tasks, TaskState
 from dpq.model.validation import label
 from dpq.queue.base import operations_named
+from dpq.queue.ends import end_of
 from dpq.types import TaskFunction
+from dpq.views.answers import Answer, may_be_id, of_end, of_task, unknown
 
 KNOWN = ("URL", "QUEUE", "OPTIONS")
 """The names in the setting `DPQ`."""
 
 
 class Settings(NamedTuple):
-    """The setting `DPQ` of a project.
+    """The setting `DPQ` of a project."""
 
-    Attributes:
-        url: The server, as `DPQ.from_url` takes it.
-        queue: The name of the queue of `tasks`.
-        options: Other arguments of `DPQ.from_url`.
-    """
-
-    url: str
-    queue: str
-    options: dict[str, Any]
+    url: str  # as `DPQ.from_url` takes it
+    queue: str  # the name of the queue of `tasks`
+    options: dict[str, Any]  # other arguments of `DPQ.from_url`
 
 
 def settings_read() -> Settings:
@@ -62,23 +60,31 @@ class _Queues:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._opened: dict[str, DPQ[Any]] = {}
-        self._first: DPQ[Any] | None = None
+        self._opened: dict[str, DPQ[Any]] = {}  # the first one owns the client
         self._settings: Settings | None = None
 
-    def get(self, name: str | None = None) -> DPQ[Any]:
-        """Return a queue, opened at the first call; with changed settings all are opened anew."""
+    def open(self, name: str | None = None) -> DPQ[Any]:
+        """Return a queue of this process, opened at the first call.
+
+        If the setting has changed since, as in a test, all queues are opened anew.
+
+        Args:
+            name: The name of the queue; None takes `QUEUE` of the setting `DPQ`.
+
+        Raises:
+            ConfigurationError: The setting `DPQ` is missing or wrong.
+        """
         read = settings_read()
         wanted = read.queue if name is None else name
         with self._lock:
             if read != self._settings:
                 self._close()
                 self._settings = read
-            if self._first is None:
-                self._first = DPQ.from_url(read.url, read.queue, **read.options)
-                self._opened[read.queue] = self._first
+            if not self._opened:
+                self._opened[read.queue] = DPQ.from_url(read.url, read.queue, **read.options)
             if wanted not in self._opened:
-                self._opened[wanted] = DPQ(self._first.redis, wanted, **read.options)
+                client = self._opened[read.queue].redis
+                self._opened[wanted] = DPQ(client, wanted, **read.options)
             return self._opened[wanted]
 
     def close(self) -> None:
@@ -87,27 +93,13 @@ class _Queues:
             self._close()
 
     def _close(self) -> None:
-        for queue in self._opened.values():
-            if queue is not self._first:
-                queue.close()
-        if self._first is not None:
-            self._first.close()
-        self._opened, self._first, self._settings = {}, None, None
+        for queue in reversed(self._opened.values()):
+            queue.close()
+        self._opened, self._settings = {}, None
 
 
 queues = _Queues()
-
-
-def open_queue(name: str | None = None) -> DPQ[Any]:
-    """Return a queue of this process, opened at the first call.
-
-    Args:
-        name: The name of the queue; None takes `QUEUE` of the setting `DPQ`.
-
-    Raises:
-        ConfigurationError: The setting `DPQ` is missing or wrong.
-    """
-    return queues.get(name)
+open_queue = queues.open
 
 
 class ProjectTasks(Tasks):
@@ -116,7 +108,7 @@ class ProjectTasks(Tasks):
     @property
     def queue(self) -> DPQ[Any]:
         """The queue, opened at the first push."""
-        return queues.get()
+        return open_queue()
 
     @queue.setter
     def queue(self, value: object) -> None:
@@ -143,7 +135,7 @@ class CommitPush:
 
     def __call__(self) -> None:
         """Push the task: Django calls it after the commit."""
-        self.task_id = queues.get().push(**self._push._asdict())
+        self.task_id = open_queue().push(**self._push._asdict())
 
 
 def push_on_commit(
@@ -173,3 +165,42 @@ def push_on_commit(
     pending = CommitPush(push)
     transaction.on_commit(pending, using=using)
     return pending
+
+
+def task_response(
+    task_id: str, timeout: float = 0, *, queue_name: str | None = None
+) -> HttpResponse:
+    """Answer with the end of a task, and wait for it on the server.
+
+    The answer is a JSON object. `state` is `done`, with the `result` (200); `dead`, with the
+    `reason` (200); or `unknown` (404). If the task has not ended within the timeout, the answer is
+    202, with the task's state, attempt and progress.
+
+    Args:
+        task_id: The id that `push` returned.
+        timeout: Seconds to wait, from 0. The wait holds a thread of the web server: keep it short.
+        queue_name: The queue; None takes `QUEUE` of the setting `DPQ`.
+
+    Raises:
+        ConfigurationError: The timeout is out of its bounds, or the setting `DPQ` is wrong.
+        RedisError: The server is away.
+    """
+    answer = _answer(task_id, timeout, queue_name) if may_be_id(task_id) else unknown(task_id)
+    return HttpResponse(
+        answer.body,
+        status=answer.status,
+        headers=answer.headers,
+        content_type="application/json",
+    )
+
+
+def _answer(task_id: str, timeout: float, queue_name: str | None) -> Answer:
+    queue = open_queue(queue_name)
+    if outcome := end_of(queue, task_id, timeout):
+        return of_end(task_id, outcome)
+    with suppress(TaskNotFoundError):
+        task = queue.get(task_id)
+        if task.state is not TaskState.DEAD:
+            return of_task(task)
+    ended = end_of(queue, task_id, 0)  # it has ended between the two calls
+    return of_end(task_id, ended) if ended else unknown(task_id)

@@ -5,25 +5,19 @@ stream sends the newest state only, so a slow client costs no memory. A stream e
 with its client, or with the process.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from redis.exceptions import RedisError
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
+from dpq import AsyncDPQ
 from dpq.queue.ends_async import follow_async
 from dpq.views.answers import Answer, may_be_id, of_end, of_task, unknown
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterator
-
-    from starlette.types import Receive, Scope, Send
-
-    from dpq import AsyncDPQ
 
 log = logging.getLogger(__name__)
 
@@ -57,44 +51,21 @@ SSE_HEADERS = {
 }
 
 
-class _Ear:
-    """The answer that one stream has not sent yet: the newest only."""
-
-    def __init__(self) -> None:
-        self.news = asyncio.Event()
-        self.answer: Answer | Exception | None = None
-
-    def put(self, answer: Answer | Exception) -> None:
-        """Replace what was not sent yet."""
-        self.answer = answer
-        self.news.set()
-
-    async def take(self, seconds: float) -> Answer | None:
-        """Wait for an answer; None after so long."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self.news.wait()
-        self.news.clear()
-        answer, self.answer = self.answer, None
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-
 class _Follower:
-    """One followed task, and the ears of its streams."""
+    """One followed task: its newest answer, for all its streams."""
 
     def __init__(self) -> None:
-        self.ears: set[_Ear] = set()
-        self.last: Answer | None = None
+        self.streams = 0
+        self.answer: Answer | Exception | None = None
+        self.changed = asyncio.Event()  # a new one after each change
         self.following: asyncio.Task[None] | None = None
 
-    def tell(self, answer: Answer) -> None:
+    def tell(self, answer: Answer | Exception) -> None:
         """Tell all streams of a change."""
-        if answer != self.last:
-            self.last = answer
-            for ear in self.ears:
-                ear.put(answer)
+        if answer != self.answer:
+            self.answer = answer
+            self.changed.set()
+            self.changed = asyncio.Event()
 
 
 class Followers:
@@ -128,8 +99,7 @@ class Followers:
         """End all streams, and the waits for results."""
         self.closing.set()
         for follower in self._followers.values():
-            for ear in follower.ears:
-                ear.news.set()
+            follower.changed.set()
 
     async def answers(self, task_id: str) -> AsyncGenerator[Answer | None]:
         """Yield the state of a task, then its changes; None after each silent heartbeat.
@@ -138,31 +108,35 @@ class Followers:
             ConfigurationError: The id is none.
             RedisError: The server is away at the first look.
         """
-        follower = self._followers.get(task_id) or self._begin(task_id)
-        ear = _Ear()
-        if follower.last is not None:
-            ear.put(follower.last)
-        follower.ears.add(ear)
+        follower = self._followers.get(task_id)
+        if follower is None:
+            follower = self._followers[task_id] = _Follower()
+            follower.following = asyncio.create_task(self._follow(task_id, follower))
+        follower.streams += 1
+        sent: Answer | None = None
         try:
             while not self.closing.is_set():
-                answer = await ear.take(HEARTBEAT_SECONDS)
+                if follower.answer is sent:
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(HEARTBEAT_SECONDS):
+                            await follower.changed.wait()
+                answer = follower.answer
+                if isinstance(answer, Exception):
+                    raise answer
                 if not self.closing.is_set():
-                    yield answer
+                    yield None if answer is sent else answer
+                sent = answer
                 if answer is not None and answer.status != 202:
                     return
         finally:
-            follower.ears.discard(ear)
-            if not follower.ears:
-                self._end(task_id, follower)
+            follower.streams -= 1
+            if not follower.streams:
+                if follower.following:
+                    follower.following.cancel()
+                self._forget(task_id, follower)
 
-    def _begin(self, task_id: str) -> _Follower:
-        follower = self._followers[task_id] = _Follower()
-        follower.following = asyncio.create_task(self._follow(task_id, follower))
-        return follower
-
-    def _end(self, task_id: str, follower: _Follower) -> None:
-        if follower.following:
-            follower.following.cancel()
+    def _forget(self, task_id: str, follower: _Follower) -> None:
+        """Let a stream that begins later look anew: the task may have come back."""
         if self._followers.get(task_id) is follower:
             del self._followers[task_id]
 
@@ -174,13 +148,10 @@ class Followers:
             )
         except Exception as error:
             log.warning("%s: task %s: its streams end: %s", self._queue.queue_name, task_id, error)
-            for ear in follower.ears:
-                ear.put(error)
+            follower.tell(error)
         else:
             follower.tell(of_end(task_id, outcome))
-        # A stream that begins later looks anew: the task may have come back.
-        if self._followers.get(task_id) is follower:
-            del self._followers[task_id]
+        self._forget(task_id, follower)
 
     def _pause(self) -> float:
         return max(LOOK_SECONDS, len(self._followers) / MAX_LOOKS)
@@ -208,7 +179,7 @@ class EventStream(Response):
         if names.get(b"last-event-id") == LAST_ID.encode():
             await Response(status_code=204)(scope, receive, send)  # a browser stops at 204
         elif not may_be_id(self._task_id):
-            await _missing(unknown(self._task_id))(scope, receive, send)
+            await response_of(unknown(self._task_id))(scope, receive, send)
         elif self._followers.full or self._followers.closing.is_set():
             await _busy()(scope, receive, send)
         else:
@@ -224,7 +195,7 @@ class EventStream(Response):
         except RedisError:
             return _busy()
         if first is not None and first.status == 404:
-            return _missing(first)
+            return response_of(first)
         return StreamingResponse(_events(first, answers), headers=SSE_HEADERS)
 
 
@@ -238,7 +209,8 @@ async def _events(
         yield event_text(answer) if answer else b": still here\n\n"
 
 
-def _missing(answer: Answer) -> Response:
+def response_of(answer: Answer) -> Response:
+    """Make the response of an answer."""
     return Response(answer.body, answer.status, answer.headers, "application/json")
 
 

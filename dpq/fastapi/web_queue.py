@@ -1,7 +1,5 @@
 """`WebQueue`: the queue of one process of a web application, and what its routes answer."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 import threading
@@ -13,22 +11,18 @@ from contextlib import (
     contextmanager,
     suppress,
 )
-from typing import TYPE_CHECKING, Any
+from types import FrameType
+from typing import Any
 
+from starlette.requests import Request
 from starlette.responses import Response
 
 from dpq import AsyncDPQ, AsyncWorker, ConfigurationError, TaskNotFoundError, TaskState
-from dpq.fastapi.streams import MAX_STREAMS, EventStream, Followers, until_gone
+from dpq.fastapi.streams import MAX_STREAMS, EventStream, Followers, response_of, until_gone
 from dpq.model.validation import milliseconds, whole_number
 from dpq.queue.ends_async import end_of_async
 from dpq.views.answers import Answer, may_be_id, of_end, of_task, unknown
-
-if TYPE_CHECKING:
-    from types import FrameType
-
-    from starlette.requests import Request
-
-    from dpq.worker.handlers import Handlers
+from dpq.worker.handlers import Handlers
 
 MAX_STREAMS_BOUND = 100_000
 
@@ -153,7 +147,7 @@ class WebQueue:
             task_id: What `queue.push` returned.
             location: The address, as `request.url_for("show", task_id=task_id)` returns it.
         """
-        response = _response(Answer(202, {"id": task_id, "location": str(location)}))
+        response = response_of(Answer(202, {"id": task_id, "location": str(location)}))
         response.headers["Location"] = str(location)
         return response
 
@@ -183,7 +177,7 @@ class WebQueue:
         """
         queue, followers = self._parts()
         if not may_be_id(task_id):
-            return _response(unknown(task_id))
+            return response_of(unknown(task_id))
         milliseconds("timeout", timeout)
         if timeout and not followers.full:
             gone = [until_gone(request.receive)] if request else []
@@ -193,13 +187,13 @@ class WebQueue:
         else:
             outcome = await end_of_async(queue, task_id, 0)
         if outcome is not None:
-            return _response(of_end(task_id, outcome))
+            return response_of(of_end(task_id, outcome))
         with suppress(TaskNotFoundError):
             task = await queue.get(task_id)
             if task.state is not TaskState.DEAD:
-                return _response(of_task(task))
+                return response_of(of_task(task))
         ended = await end_of_async(queue, task_id, 0)  # it has ended between the two calls
-        return _response(of_end(task_id, ended) if ended else unknown(task_id))
+        return response_of(of_end(task_id, ended) if ended else unknown(task_id))
 
     def events(self, task_id: str) -> Response:
         """Answer with server-sent events about a task, until it has ended.
@@ -213,10 +207,6 @@ class WebQueue:
         or if the server is away at the start, the answer is 503.
         """
         return EventStream(self._parts()[1], task_id)
-
-
-def _response(answer: Answer) -> Response:
-    return Response(answer.body, answer.status, answer.headers, "application/json")
 
 
 async def _first(*calls: Coroutine[Any, Any, Any]) -> Any:

@@ -15,11 +15,11 @@ or an interrupt, ends the permit and closes the answer.
 
 import logging
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from redis.exceptions import RedisError
 
-from dpq.http.wire import Options, R
+from dpq.http.wire import Options
 from dpq.limits.answers import meaning_of, parts_of
 from dpq.limits.usage import Answer, BodyReader
 from dpq.model.errors import ConfigurationError, DPQError
@@ -38,10 +38,10 @@ BAD_REQUEST = 400
 """The first HTTP status of the answers that need not say what they have spent."""
 
 
-class Exchange(Generic[R]):
+class Exchange:
     """One request of a blocking client."""
 
-    def __init__(self, queue: Any, options: Options[R, Permit]) -> None:
+    def __init__(self, queue: Any, options: Options[Any, Permit]) -> None:
         if not isinstance(queue, DPQ):
             raise ConfigurationError(f"queue is {queue!r}: this client needs an {DPQ.__name__}")
         self.permit: Any = None  # None if the request passes without one
@@ -76,7 +76,7 @@ class Exchange(Generic[R]):
         if self._reader:
             self._reader.end()
 
-    def take(self, request: R, host: str | None) -> None:
+    def take(self, request: Any, host: str | None) -> None:
         """Wait for a permit."""
         wanted, outage = self._options.permit_for(request, host), self._options.outage
         if outage.asks():
@@ -89,7 +89,7 @@ class Exchange(Generic[R]):
 
     def send(
         self,
-        request: R,
+        request: Any,
         send: Callable[[], S],
         close: Callable[[S], object],
     ) -> S:

@@ -14,11 +14,11 @@ or an interrupt, ends the permit and closes the answer.
 
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from redis.exceptions import RedisError
 
-from dpq.http.wire import Options, R
+from dpq.http.wire import Options
 from dpq.limits.answers import meaning_of, parts_of
 from dpq.limits.usage import Answer, BodyReader
 from dpq.model.errors import ConfigurationError, DPQError
@@ -37,10 +37,10 @@ BAD_REQUEST = 400
 """The first HTTP status of the answers that need not say what they have spent."""
 
 
-class AsyncExchange(Generic[R]):
+class AsyncExchange:
     """One request of an asyncio client."""
 
-    def __init__(self, queue: Any, options: Options[R, AsyncPermit]) -> None:
+    def __init__(self, queue: Any, options: Options[Any, AsyncPermit]) -> None:
         if not isinstance(queue, AsyncDPQ):
             raise ConfigurationError(
                 f"queue is {queue!r}: this client needs an {AsyncDPQ.__name__}"
@@ -77,7 +77,7 @@ class AsyncExchange(Generic[R]):
         if self._reader:
             self._reader.end()
 
-    async def take(self, request: R, host: str | None) -> None:
+    async def take(self, request: Any, host: str | None) -> None:
         """Wait for a permit."""
         wanted, outage = self._options.permit_for(request, host), self._options.outage
         if outage.asks():
@@ -90,7 +90,7 @@ class AsyncExchange(Generic[R]):
 
     async def send(
         self,
-        request: R,
+        request: Any,
         send: Callable[[], Awaitable[S]],
         close: Callable[[S], Awaitable[object]],
     ) -> S:

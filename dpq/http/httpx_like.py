@@ -14,7 +14,7 @@ from dpq.http.wire import PERMIT, Options
 class Body:
     """The body of an answer; the end of the body ends the permit."""
 
-    def __init__(self, inner: Any, exchange: Exchange[Any]) -> None:
+    def __init__(self, inner: Any, exchange: Exchange) -> None:
         self._inner, self._exchange = inner, exchange
 
     def __iter__(self) -> Iterator[bytes]:
@@ -56,7 +56,7 @@ class TransportBase:
 
     def handle_request(self, request: Any) -> Any:
         """Wait for the units, send the request, report its answer."""
-        exchange: Exchange[Any] = Exchange(self._queue, self._options)
+        exchange = Exchange(self._queue, self._options)
         exchange.take(request, request.url.raw_host.decode())
         sent = self._request_to_send(request, exchange)
         response = exchange.send(
@@ -81,7 +81,7 @@ class TransportBase:
         """Close the inner transport; the queue stays open."""
         self._inner.close()
 
-    def _request_to_send(self, request: Any, exchange: Exchange[Any]) -> Any:
+    def _request_to_send(self, request: Any, exchange: Exchange) -> Any:
         """Put the permit beside the request, and return a copy that may be changed."""
         request.extensions = {**request.extensions, PERMIT: exchange.permit}
         sent = type(request)(
@@ -95,7 +95,7 @@ class TransportBase:
             sent.headers["Accept-Encoding"] = "identity"
         return sent
 
-    def _follow(self, response: Any, exchange: Exchange[Any]) -> bool:
+    def _follow(self, response: Any, exchange: Exchange) -> bool:
         """Follow the body of a response, if needed; return True if the body has ended already."""
         response.extensions = {**response.extensions, PERMIT: exchange.permit}
         if not exchange.ends_with_body:

@@ -13,7 +13,7 @@ from dpq.http.wire import PERMIT, Options
 class AsyncBody:
     """The body of an answer; the end of the body ends the permit."""
 
-    def __init__(self, inner: Any, exchange: AsyncExchange[Any]) -> None:
+    def __init__(self, inner: Any, exchange: AsyncExchange) -> None:
         self._inner, self._exchange = inner, exchange
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -55,7 +55,7 @@ class AsyncTransportBase:
 
     async def handle_async_request(self, request: Any) -> Any:
         """Wait for the units, send the request, report its answer."""
-        exchange: AsyncExchange[Any] = AsyncExchange(self._queue, self._options)
+        exchange = AsyncExchange(self._queue, self._options)
         await exchange.take(request, request.url.raw_host.decode())
         sent = self._request_to_send(request, exchange)
         response = await exchange.send(
@@ -80,7 +80,7 @@ class AsyncTransportBase:
         """Close the inner transport; the queue stays open."""
         await self._inner.aclose()
 
-    def _request_to_send(self, request: Any, exchange: AsyncExchange[Any]) -> Any:
+    def _request_to_send(self, request: Any, exchange: AsyncExchange) -> Any:
         """Put the permit beside the request, and return a copy that may be changed."""
         request.extensions = {**request.extensions, PERMIT: exchange.permit}
         sent = type(request)(
@@ -94,7 +94,7 @@ class AsyncTransportBase:
             sent.headers["Accept-Encoding"] = "identity"
         return sent
 
-    def _follow(self, response: Any, exchange: AsyncExchange[Any]) -> bool:
+    def _follow(self, response: Any, exchange: AsyncExchange) -> bool:
         """Follow the body of a response, if needed; return True if the body has ended already."""
         response.extensions = {**response.extensions, PERMIT: exchange.permit}
         if not exchange.ends_with_body:

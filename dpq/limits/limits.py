@@ -1,7 +1,6 @@
 """Rates and quotas as callers set them. No I/O, no clock."""
 
 import math
-import warnings
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -125,36 +124,6 @@ class RateLimit:
     unit: str = ""
     estimate: int = 0
     moving: bool = False
-
-    @classmethod
-    def within(
-        cls, most: int, per: float, burst: int = 1, *, slack: float | None = None, unit: str = ""
-    ) -> "RateLimit":
-        """Make the limit that keeps to what a host says: never more than `most` in any window.
-
-        `RateLimit.within(300, 900, burst=50)` is `RateLimit(251, 900, burst=50)`. A burst comes off
-        the rate: with more than half of `most` it warns. `moving=True` takes nothing off.
-
-        Args:
-            most: The units that the host allows in `per` seconds.
-            per: Seconds, as of a `RateLimit`.
-            burst: Units that may be taken at once after a rest, from 1 to `most`.
-            slack: As of a `RateLimit`.
-            unit: As of a `RateLimit`.
-
-        Raises:
-            ConfigurationError: A value is out of its bounds.
-        """
-        whole_number("most", most, 1, MAX_RATE)
-        whole_number("burst", burst, 1, most)
-        if 2 * (most - burst + 1) < most:
-            warnings.warn(
-                f"within({most!r}, {per!r}, burst={burst!r}) leaves {most - burst + 1} in "
-                f"{per!r} s: for {most} in any {per!r} s, at whatever speed, write "
-                f"RateLimit({most!r}, {per!r}, moving=True)",
-                stacklevel=2,
-            )
-        return cls(most - burst + 1, per, burst, slack=slack, unit=unit)
 
     def __post_init__(self) -> None:
         number("rate", self.rate, "units", 0.001, MAX_RATE)

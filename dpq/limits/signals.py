@@ -20,7 +20,7 @@ from dpq.limits.answers import (
     meaning_of,
     parts_of,
 )
-from dpq.model.errors import ConfigurationError
+from dpq.model.errors import ConfigurationError, Portable
 from dpq.model.validation import MAX_SECONDS, delay_milliseconds, error_line, in_seconds
 
 __all__ = ["RateLimited", "Reject", "Release", "Retry", "Scope", "Signal"]
@@ -47,7 +47,7 @@ def status_text(status: int | None) -> str:
     return str(status)
 
 
-class Signal(Exception):
+class Signal(Portable):
     """Base of the signals, which a handler or the body of `lease()` raises for its task."""
 
 
@@ -71,9 +71,6 @@ class Retry(Signal):
         """Seconds, as of a `RateLimited`."""
         return self.delay or 0.0
 
-    def __reduce__(self) -> tuple[type[Self], tuple[float | None, str]]:
-        return type(self), (self.delay, str(self))
-
 
 class Release(Signal):
     """Give the task back: not done, and no attempt counted. It keeps its priority and position.
@@ -93,9 +90,6 @@ class Release(Signal):
     def __init__(self, delay: float | timedelta = 0) -> None:
         self.delay = _seconds(delay)
         super().__init__(f"given back: again in {self.delay} s")
-
-    def __reduce__(self) -> tuple[type[Self], tuple[float]]:
-        return type(self), (self.delay,)
 
 
 class Reject(Signal):
@@ -152,9 +146,6 @@ class RateLimited(Signal):
         self.scope = scope
         self.status = status
         self.reason = str(reason)
-
-    def __reduce__(self) -> tuple[Any, ...]:  # a process pool pickles errors
-        return type(self), (self.retry_after, self.scope), vars(self)
 
     @classmethod
     def from_headers(
@@ -255,8 +246,7 @@ def signal_of(error: BaseException, *, from_errors: bool = True) -> BaseExceptio
 
 
 def _signal_in(error: BaseException) -> Signal | None:
-    """Read the answer that an error carries, as those of requests, httpx, aiohttp, urllib and the
-    libraries of LLM vendors do; None if there is none, or it is a plain failure."""
+    """Read the answer that an error of an HTTP client or of an LLM vendor's library carries."""
     if isinstance(error, Signal) or not isinstance(error, Exception):
         return None
     try:

@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 from dpq.limits.budget import Budget
 from dpq.limits.limits import Quota, RateLimit
-from dpq.model.frozen import Frozen
+from dpq.model.task_data import Frozen
 
 __all__ = ["LimitState", "MemberState", "QuotaState"]
 

@@ -10,17 +10,15 @@ MOST_QUOTED = 200
 """Characters of a wrong argument, with its name, in the text of an error."""
 
 
-class DPQError(Exception):
+class Portable(Exception):
+    """An exception that copies and process pools keep whole: they do not call its `__init__`."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self).__new__, (type(self),), vars(self) | {"args": self.args}
+
+
+class DPQError(Portable):
     """Base of every error that DPQ raises itself."""
-
-    def __reduce__(self) -> tuple[Any, ...]:  # else a copy would call `__init__` with the text
-        return _copy, (type(self), self.args, self.__dict__)
-
-
-def _copy(kind: type[DPQError], args: tuple[Any, ...], fields: dict[str, Any]) -> DPQError:
-    error = kind.__new__(kind, *args)
-    error.__dict__.update(fields)
-    return error
 
 
 class ConfigurationError(DPQError, ValueError):

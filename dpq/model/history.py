@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pydantic import Field, computed_field
 
-from dpq.model.frozen import Frozen
+from dpq.model.task_data import Frozen
 
 BOUNDS: tuple[float, ...] = tuple(
     lead * 10**decade / 1000 for decade in range(9) for lead in (1, 2.5, 5)

@@ -18,8 +18,8 @@ def moment_of(milliseconds: float) -> datetime:
         return _EVER if milliseconds > 0 else _LONG_AGO
 
 
-def say_moment(at: datetime, now: datetime, timespec: str = "seconds") -> str:
+def say_moment(at: datetime, now: datetime) -> str:
     """Write a moment for people: `14:32:05 UTC`, with its date if that is not today's."""
     there, here = at.astimezone(UTC), now.astimezone(UTC)
-    clock = there.time().isoformat(timespec)
+    clock = there.time().isoformat("seconds")
     return f"{clock} UTC" if there.date() == here.date() else f"{there.date()} {clock} UTC"

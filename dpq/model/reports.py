@@ -2,9 +2,8 @@
 
 from datetime import datetime
 
-from dpq.model.frozen import Frozen
 from dpq.model.history import Counts
-from dpq.model.task_data import Attempts
+from dpq.model.task_data import Attempts, Frozen
 
 
 class QueueStats(Counts):

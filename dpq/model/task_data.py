@@ -6,8 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, NoReturn
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, SkipValidation
 
-from dpq.model.frozen import Frozen
 from dpq.model.task_state import P, TaskState
+
+
+class Frozen(BaseModel):
+    """Data that does not change: the base of what calls return."""
+
+    model_config = ConfigDict(frozen=True)
+
 
 Attempts = Annotated[
     int | float,

@@ -10,7 +10,7 @@ wraps the verbs of `QueueOperations`, which both faces and all workers call. So 
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence, Sized
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from functools import partial, wraps
 from typing import Any
 
@@ -120,22 +120,7 @@ def processing(queue: QueueBase[Any], task: Task[Any]) -> Iterator[trace.Span]:
     Yields:
         The span. If the process is not instrumented, it is a span that records nothing.
     """
-    if not _active:
-        yield trace.INVALID_SPAN
-        return
-    with working(_active[0], queue, task) as span:
-        yield span
-
-
-# The wrappers of verbs. Each calls its verb at once, since a verb may check its arguments then.
-
-Verb = Callable[..., Steps[Any]]
-
-
-@contextmanager
-def working(telemetry: Telemetry, queue: QueueBase[Any], task: Task[Any]) -> Iterator[trace.Span]:
-    """Make a span around the work on a task."""
-    process = telemetry.process(queue, task)
+    process = _active[0].process(queue, task) if _active else None
     try:
         yield process.span if process else trace.INVALID_SPAN
     except BaseException as error:
@@ -144,6 +129,11 @@ def working(telemetry: Telemetry, queue: QueueBase[Any], task: Task[Any]) -> Ite
         raise
     if process:
         process.end(None)
+
+
+# The wrappers of verbs. Each calls its verb at once, since a verb may check its arguments then.
+
+Verb = Callable[..., Steps[Any]]
 
 
 def settling(telemetry: Telemetry, verb: Verb) -> Verb:
@@ -216,12 +206,11 @@ def leasing(telemetry: Telemetry, verb: Any) -> Any:
     @wraps(verb)
     @contextmanager
     def lease(queue: DPQ[Any], *args: Any, **named: Any) -> Iterator[Any]:
-        with verb(queue, *args, **named) as task:
-            if task is None:
-                yield None
-                return
-            with working(telemetry, queue, task):
-                yield task
+        with (
+            verb(queue, *args, **named) as task,
+            processing(queue, task) if task else nullcontext(),
+        ):
+            yield task
 
     return lease
 
@@ -233,10 +222,7 @@ def leasing_async(telemetry: Telemetry, verb: Any) -> Any:
     @asynccontextmanager
     async def lease(queue: AsyncDPQ[Any], *args: Any, **named: Any) -> AsyncIterator[Any]:
         async with verb(queue, *args, **named) as task:
-            if task is None:
-                yield None
-                return
-            with working(telemetry, queue, task):
+            with processing(queue, task) if task else nullcontext():
                 yield task
 
     return lease

@@ -59,7 +59,7 @@ class Telemetry:
         self,
         tracer_provider: trace.TracerProvider | None,
         meter_provider: metrics.MeterProvider | None,
-        error_texts: bool = True,
+        error_texts: bool,
     ) -> None:
         self.error_texts = error_texts
         schema = f"https://opentelemetry.io/schemas/{CONVENTIONS}"
@@ -181,7 +181,12 @@ class Call:
         telemetry, measured = self._telemetry, self._measured
         if error is not None:
             measured = measured | {"error.type": type_name(error)}
-            fail_span(self.span, error, texts=telemetry.error_texts)
+            texts = telemetry.error_texts
+            self.span.set_attribute("error.type", type_name(error))
+            if texts and isinstance(error, Exception) and not isinstance(error, Signal):
+                self.span.record_exception(error)  # the stack of a signal does not help
+            about = error_line(error) if texts else None
+            self.span.set_status(trace.Status(trace.StatusCode.ERROR, about))
         self._duration.record(time.perf_counter() - self._began, measured)
         if sent:
             telemetry.sent.add(sent, measured)
@@ -222,18 +227,6 @@ def type_name(error: BaseException) -> str:
     kind = type(error)
     module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
     return module + kind.__qualname__
-
-
-def fail_span(span: trace.Span, error: BaseException, *, texts: bool) -> None:
-    """Say in a span that its operation has failed; a signal has no stack that helps.
-
-    Without `texts` the span says the type of the error, and neither its text nor its stack.
-    """
-    span.set_attribute("error.type", type_name(error))
-    if texts and isinstance(error, Exception) and not isinstance(error, Signal):
-        span.record_exception(error)
-    about = error_line(error) if texts else None
-    span.set_status(trace.Status(trace.StatusCode.ERROR, about))
 
 
 def links_to(tasks: Iterable[Task[Any]]) -> list[trace.Link]:

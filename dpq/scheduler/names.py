@@ -10,8 +10,7 @@ from redis.exceptions import ResponseError
 from dpq.link.cluster import forbidden
 from dpq.link.session import Session
 from dpq.model.log_fields import fields
-from dpq.registry.all_queues import forget_queues, some_names
-from dpq.registry.names import Sieve, readable
+from dpq.registry.all_queues import Sieve, forget_queues, readable, some_names
 
 log = logging.getLogger(__name__)
 

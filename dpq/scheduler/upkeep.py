@@ -16,8 +16,7 @@ from dpq.model.errors import ConfigurationError
 from dpq.model.log_fields import fields
 from dpq.model.validation import error_line
 from dpq.queue.base import operations_named
-from dpq.registry.all_queues import after_opening
-from dpq.registry.names import glance
+from dpq.registry.all_queues import after_opening, glance
 from dpq.script.replies import UNKNOWN, Glance, Promoted
 
 log = logging.getLogger(__name__)

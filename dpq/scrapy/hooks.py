@@ -28,16 +28,9 @@ def hook_into(
     process_response: Callable[..., Any],
     process_exception: Callable[..., Any],
 ) -> None:
-    """Hook into an engine that opens its spider.
+    """Hook into an engine that opens its spider, or raise ConfigurationError.
 
-    Args:
-        engine: Scrapy's engine.
-        forgotten: Called in place of the engine's call, which it must call.
-        process_response: As that of a downloader middleware, asked just before retries.
-        process_exception: As that of a downloader middleware, asked last.
-
-    Raises:
-        ConfigurationError: This version of Scrapy has not what is needed.
+    `forgotten` must call the engine's own call; the others are as those of a downloader middleware.
     """
     slot = getattr(engine, "_slot", None)
     methods = getattr(getattr(engine.downloader, "middleware", None), "methods", None)

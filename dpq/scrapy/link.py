@@ -65,14 +65,11 @@ class Listener(Protocol):
     def wake(self) -> None:
         """Tell the engine that there is a task, or that none is left."""
 
-    def stored(self) -> None:
-        """Count a request that was stored."""
+    def count(self, *names: str) -> None:
+        """Count what has happened, in the statistics of Scrapy."""
 
     def dropped(self, request: Request, error: Exception) -> None:
         """Hear of a request that was not stored: it was seen before, or refused."""
-
-    def lease_lost(self) -> None:
-        """Count a page that another spider has by now."""
 
 
 class Link:
@@ -207,7 +204,7 @@ class Link:
                 elif isinstance(result, DPQError) and not isinstance(result, NotConfirmedError):
                     self._listener.dropped(pushed[1], result)
                 else:
-                    self._listener.stored()
+                    self._listener.count("scheduler/enqueued/dpq", "scheduler/enqueued")
             self._pushes[: len(chunk)] = later
             if reason is not None:
                 raise reason
@@ -223,7 +220,7 @@ class Link:
             for (_, task), result in zip(chunk, results, strict=True):
                 name = self._queue.queue_name
                 if isinstance(result, LeaseLostError):
-                    self._listener.lease_lost()
+                    self._listener.count("dpq/lease_lost")
                     about = fields("lease_lost", queue=name, task_id=task and task.id)
                     log.warning("%s: %s", name, result, extra=about)
                 elif isinstance(result, DPQError):

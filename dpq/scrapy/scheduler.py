@@ -145,13 +145,16 @@ class Scheduler:
             push = self._push_of(request)
             self._opened.check(push)
         except DPQError as error:
-            if not self._crawler.stats.get_value("scheduler/unserializable"):
+            counted = self._crawler.stats.get_value("scheduler/unserializable", 0)
+            if not counted:
                 log.warning(
                     "%s: %s is kept in the memory of this spider, as all that are like it: %s",
                     *(self._options.queue_name, request, error),
                 )
-            self._count("scheduler/unserializable")
-            return bool(self._own.enqueue_request(request))
+            kept = bool(self._own.enqueue_request(request))
+            if self._crawler.stats.get_value("scheduler/unserializable", 0) == counted:
+                self.count("scheduler/unserializable")  # with JOBDIR, Scrapy may have counted it
+            return kept
         self._opened.push(push, request)
         return True
 
@@ -177,7 +180,7 @@ class Scheduler:
             request.meta[OURS] = {"id": task.id, "attempt": task.attempt, "member": task.member}
             self._held[request] = delivery
             self._taken += 1
-            self._count("scheduler/dequeued/dpq", "scheduler/dequeued")
+            self.count("scheduler/dequeued/dpq", "scheduler/dequeued")
             return request
         return None
 
@@ -252,27 +255,20 @@ class Scheduler:
         if slot is not None:
             slot.nextcall.schedule()
 
-    def stored(self) -> None:
-        """Count a request that was stored."""
-        self._count("scheduler/enqueued/dpq", "scheduler/enqueued")
-
     def dropped(self, request: Request, error: Exception) -> None:
         """Count a request that was seen before, or refused, and tell Scrapy."""
         if isinstance(error, DuplicateTaskError):
             self._seen += 1
-            self._count("dupefilter/filtered")
+            self.count("dupefilter/filtered")
         elif isinstance(error, DPQError):
             log.error("%s: %s refused: %s", self._options.queue_name, request, error)
-            self._count("scheduler/unserializable")
+            self.count("scheduler/unserializable")
         self._crawler.signals.send_catch_log(
             signals.request_dropped, request=request, spider=self._spider
         )
 
-    def lease_lost(self) -> None:
-        """Count a page whose lease was lost."""
-        self._count("dpq/lease_lost")
-
-    def _count(self, *names: str) -> None:
+    def count(self, *names: str) -> None:
+        """Count what has happened, in the statistics of Scrapy."""
         for name in names:
             self._crawler.stats.inc_value(name)
 
@@ -291,8 +287,7 @@ class Scheduler:
             self._crawler.signals.connect(handler, signal=signal)
 
     def _forgotten(self, remove: Callable[[Request], None], request: Request) -> None:
-        """End the task of a request that the engine has done with, then let the engine forget
-        it."""
+        """End the task of a request that the engine has done with."""
         delivery = self._held.pop(request, None)
         if delivery is not None:
             where = delivery.status, self._crawler.settings, self._spider
@@ -321,7 +316,7 @@ class Scheduler:
                 told = self._group(request) if isinstance(of, Request) else of
                 self._opened.observe(told, response)
             return response
-        self._count("dpq/rate_limited", f"dpq/rate_limited/{response.status}")
+        self.count("dpq/rate_limited", f"dpq/rate_limited/{response.status}")
         seconds = limited.retry_after
         if delivery is None or dont_retry:
             # robots.txt, a file of a media pipeline, or the spider wants to see the answer.

@@ -482,6 +482,20 @@ def test_a_spider_that_has_not_kept_its_settings_sends_its_requests(crawls):
     assert crawls.site.paths == ["x"]
 
 
+class Odd(Tree):
+    """Begins with a request that has no JSON form, nor one for pickle."""
+
+    async def start(self) -> Any:
+        yield scrapy.Request("http://a.example/x", meta={"call": lambda: None})
+
+
+def test_a_request_without_a_json_form_is_counted_once(crawls, tmp_path):
+    """With JOBDIR, Scrapy's own scheduler cannot store it either, and has counted it."""
+    stats = crawls.run(Odd, JOBDIR=str(tmp_path))
+    assert crawls.site.paths == ["x"]
+    assert total(stats, "scheduler/unserializable") == 1
+
+
 def redirect(to: str) -> Answer:
     """Redirect with a cookie; a request that has the cookie gets the page."""
 

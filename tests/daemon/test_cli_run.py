@@ -26,7 +26,7 @@ from typer.testing import CliRunner
 import dpq
 from dpq import DPQ, known_queues
 from dpq.batch import BatchError, BatchOutcome
-from dpq.batch.reader import Reader
+from dpq.batch.reader import Batch
 from dpq.batch.results import Results
 from dpq.batch.tokens import estimate
 from dpq.cli import app
@@ -387,7 +387,7 @@ def test_a_broken_line_stops_everything_first(line, fault, tmp_path):
     file = tmp_path / "asks.jsonl"
     file.write_text(f"{json.dumps(body(0))}\n{line}\n\n{json.dumps(body(2))}\n")
     with pytest.raises(BatchError, match=re.escape(fault)) as refused:
-        Reader(file, "http://api.example/v1/chat/completions").check()
+        Batch(file, "http://api.example/v1/chat/completions")
     assert "Nothing of the file was queued or sent" in str(refused.value)
 
 

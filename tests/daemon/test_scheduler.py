@@ -22,7 +22,7 @@ from support import PATIENCE_S, wait_for
 
 from dpq import DPQ, Scheduler
 from dpq.link.connections import Connections
-from dpq.registry.names import Sieve
+from dpq.registry.all_queues import Sieve
 from dpq.scheduler import daemon, upkeep
 from dpq.scheduler.connections import Listener
 from dpq.script.command import once

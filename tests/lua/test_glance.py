@@ -7,7 +7,7 @@ import pytest
 from redis import Redis
 
 from dpq import DPQ
-from dpq.registry.names import glance
+from dpq.registry.all_queues import glance
 from dpq.script.assembly import script
 from dpq.script.keys import key_of
 from dpq.script.replies import UNKNOWN, Glance

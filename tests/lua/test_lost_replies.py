@@ -27,7 +27,7 @@ from dpq import DPQ, Adaptive, Backoff, Push, RateLimit, TaskNotFoundError
 from dpq.limits.rules import LimitRules
 from dpq.model.filter import Filter
 from dpq.model.producer import Producer
-from dpq.registry.names import Sieve, glance
+from dpq.registry.all_queues import Sieve, glance
 from dpq.script.assembly import script, script_names
 from dpq.script.keys import REGISTRY, key_of
 from dpq.verbs.browse import Browser

@@ -16,7 +16,7 @@ from dpq import ConfigurationError, RateLimited, Reject, Release, Retry
 from dpq.batch import BatchJob, Progress
 from dpq.batch import results as module
 from dpq.batch.job import fitted
-from dpq.batch.reader import Batch, Reader, target
+from dpq.batch.reader import Batch, target
 from dpq.batch.results import Results, hash_text, result_line
 from dpq.batch.sender import Sender
 from dpq.limits.words import read_word, write_word
@@ -29,7 +29,7 @@ def batch(tmp_path: Path) -> Batch:
     """Five requests."""
     asks = tmp_path / "asks.jsonl"
     asks.write_text("".join(f'{{"prompt": "question {n}"}}\n' for n in range(5)))
-    return Reader(asks, "http://a.example").check()
+    return Batch(asks, "http://a.example")
 
 
 @pytest.fixture
@@ -390,6 +390,11 @@ def test_the_group_is_the_host_as_the_transports_name_it(url: str, group: str) -
         ({"timeout": 0}, "timeout is 0: it must be seconds from 0.001"),
         ({"limits": ["5/m"]}, "limits has '5/m': it must be RateLimits and Quotas"),
         ({"headers": {"X Key": "x"}}, "header 'X Key': its name must be letters"),
+        ({"headers": {"A": 5}}, "header A is empty, or no printable ASCII text"),
+        ({"headers": {5: "x"}}, "header 5: its name must be letters"),
+        ({"cost_from": 5}, "cost_from is 5: it must be a name, or None"),
+        ({"attempts": 0}, "attempts is 0: it must be an int from 1 to 1000000"),
+        ({"visibility": 0}, "visibility is 0: it must be seconds from 0.001"),
     ],
 )
 def test_a_job_says_which_value_cannot_work(more: dict[str, Any], said: str) -> None:

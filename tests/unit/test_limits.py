@@ -154,16 +154,6 @@ def test_a_rate_may_be_said_as_the_command_line_says_it():
 
 
 @pytest.mark.parametrize(
-    ("most", "burst", "rate"), [(300, 50, 251), (300, 1, 300), (300, 151, 150), (10**9, 1, 10**9)]
-)
-def test_within(most, burst, rate):
-    """What a host promises is never more in any window than rate + burst - 1."""
-    window = RateLimit.within(most, 900, burst, slack=2, unit="usd")
-    assert window == RateLimit(rate, 900, burst, slack=2, unit="usd")
-    assert window.rate + window.burst - 1 == most
-
-
-@pytest.mark.parametrize(
     ("settings", "told"),
     [
         ({"moving": 1}, "moving is 1: it must be True or False"),

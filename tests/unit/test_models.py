@@ -1,10 +1,21 @@
 """models: frozen data without a connection inside."""
 
+import pickle
+from copy import copy
+
 import pytest
 from kit.scripted import a_task
 from pydantic import ValidationError
 
-from dpq import Task
+from dpq import (
+    LeaseLostError,
+    RateLimited,
+    Reject,
+    Release,
+    ResultTimeoutError,
+    Retry,
+    Task,
+)
 from dpq.types import DeadTask, Problem, QueueStats
 
 TASK = a_task({"a": [1]})
@@ -30,6 +41,20 @@ def test_every_field_is_documented(model):
     text = "".join(base.__doc__ or "" for base in type(model).__mro__[:-1])
     missing = [name for name in type(model).model_fields if f"{name}: " not in text]
     assert not missing
+
+
+@pytest.mark.parametrize("copied", [lambda each: pickle.loads(pickle.dumps(each)), copy])  # noqa: S301
+@pytest.mark.parametrize(
+    "error",
+    [
+        *(Retry(3, "x"), Release(2), Reject("no"), RateLimited(4, "queue", 503, "so")),
+        *(LeaseLostError("ack", ["id"]), ResultTimeoutError("id", "q", 3)),
+    ],
+)
+def test_an_error_or_a_signal_travels(error, copied):
+    """A process pool gives it back with its text and all that it carries."""
+    back = copied(error)
+    assert (str(back), back.args, vars(back)) == (str(error), error.args, vars(error))
 
 
 def test_task_travels():

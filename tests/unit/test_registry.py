@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from redis.exceptions import NoPermissionError
 
-from dpq.registry.names import Sieve
+from dpq.registry.all_queues import Sieve
 
 ABSENT, THERE = 1, 0
 
