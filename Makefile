@@ -78,7 +78,7 @@ clean: ## remove the virtual environment and all caches
 	rm -rf $(VENV) dist build site .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
 
 $(VENV)/.run: pyproject.toml
-	$(INSTALL) --editable '.[embedded,fast,web]'
+	$(INSTALL) --editable '.[embedded,fast]'
 	@touch $@
 
 $(VENV)/.test: pyproject.toml

@@ -28,7 +28,7 @@ from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.machinery import EXTENSION_SUFFIXES, FrozenImporter
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 STDLIB = Path(sysconfig.get_path("stdlib"))
 EXTENSIONS = Path(sysconfig.get_config_var("DESTSHARED") or STDLIB / "lib-dynload")
@@ -53,7 +53,8 @@ class Page(NamedTuple):
 
 def read_library(starts: Sequence[str], budget: int | None = None) -> dict[str, Page]:
     """Read the start modules and all they lead to, breadth first, up to `budget` pages."""
-    pages, waiting, known = {}, deque(starts), set(starts)
+    pages: dict[str, Page] = {}
+    waiting, known = deque(starts), set(starts)
     while waiting and (budget is None or len(pages) < budget):
         name = waiting.popleft()
         pages[name] = read_page(name)
@@ -233,13 +234,13 @@ def _listen(site: Site, host: str, port: int, tell: Callable[[int, str], None]) 
             self.end_headers()
             self.wfile.write(body.encode())
 
-        def log_message(self, *_: object) -> None:
+        def log_message(self, format: str, *args: object) -> None:
             """Leave the terminal to the view."""
 
     class Server(ThreadingHTTPServer):
         daemon_threads = True
 
-        def handle_error(self, request: object, client_address: object) -> None:
+        def handle_error(self, request: Any, client_address: Any) -> None:
             if not isinstance(sys.exception(), ConnectionError):  # a killed client is no fault
                 super().handle_error(request, client_address)
 
@@ -255,7 +256,7 @@ def _listen(site: Site, host: str, port: int, tell: Callable[[int, str], None]) 
 
 def main() -> int:
     """Serve all pages on one host, and print each answer, until SIGINT or SIGTERM."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description="Serve the pages that crawler.py crawls.")
     parser.add_argument("--rate", type=int, default=20)
     parser.add_argument("--port", type=int, default=8429, help="%(default)s; 0: any free port")
     asked = parser.parse_args()
@@ -265,8 +266,8 @@ def main() -> int:
         print(f"{time.strftime('%H:%M:%S')} {status} /{path}", flush=True)
 
     over = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: over.set())
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(ending, lambda number, frame: over.set())
     try:
         with serve({}, {"all": asked.rate}, asked.port, tell) as site:
             print(

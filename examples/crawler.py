@@ -60,7 +60,7 @@ def pushes(q: DPQ[str], links: list[str]) -> Iterator[Push[str]]:
 
 
 def described(page: str, linked: int = 0) -> Push[str]:
-    """Say how a page waits."""
+    """Make a task of a page."""
     return Push(
         page,
         linked,
@@ -79,7 +79,7 @@ def least_seconds(site: Site) -> float:
 
 def main() -> int:
     """Serve the pages, and let three consumers crawl them, one of which is killed half-way."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description="Crawl this Python's standard library.")
     parser.add_argument("--url", help="the Redis server [an embedded one]")
     parser.add_argument("--rate", type=int, default=20, help="pages a second, of the first host")
     parser.add_argument("--modules", type=int, help="pages at most [all that can be reached]")
@@ -91,7 +91,8 @@ def main() -> int:
         return 0
 
     library = read_library(START, options.modules)
-    rates = dict(zip(HOSTS, (options.rate, max(1, options.rate * 3 // 4)), strict=True))
+    first, second = HOSTS
+    rates: dict[str, int] = {first: options.rate, second: max(1, options.rate * 3 // 4)}
     with (
         serve(library, rates) as site,
         TemporaryDirectory() as directory,
@@ -114,7 +115,7 @@ def main() -> int:
     took = site.log[-1].at - site.log[0].at
     print(
         f"{len(library)} pages: {site.limited} of {len(site.log)} requests refused, {lost} pages "
-        f"lost by the kill, {took / least_seconds(site):.2f} of the least time under the limits"
+        f"lost by the kill, {took / least_seconds(site):.2f} times as long as the limits require"
     )
     return 1 if lost else 0
 
