@@ -221,6 +221,7 @@ def server(request: pytest.FixtureRequest, start_server: Callable[[str], Server]
 def redis(server: Server | None) -> Iterator[Redis]:
     client = fakeredis.FakeRedis() if server is None else Redis.from_url(server.url)
     with client:
+        client.ping()  # fakeredis may give two databases to threads whose connections are the first
         yield client
 
 

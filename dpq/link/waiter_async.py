@@ -63,7 +63,7 @@ class AsyncWaiter:
         return None
 
     def _block_seconds(self, left: float) -> float:
-        """Return the seconds of a block; a worker and a daemon have longer ones."""
+        """Return the seconds of a block; in a worker and a daemon it outlasts the wait."""
         return blocks.block_seconds(self._nodes, left)
 
     async def withdraw(self, owned: Iterable[Marker] = ()) -> None:

@@ -15,6 +15,10 @@ RECHECK_SECONDS = 10.0
 """Seconds until a waiter looks again without a marker; the first time half of that. So a lost
 wake-up delays a task at most so long. lua/lib/notice.lua has the same in ms."""
 
+REPLY_SECONDS = 0.005
+"""Seconds of a reply at most, as a rule: by the reply to its pop a watch is later than the server,
+which may appoint it for the next moment already."""
+
 
 class Marker(NamedTuple):
     """A marker that a waiter owns: its index, and when to look, ms of the server; 0 for now.
@@ -78,7 +82,7 @@ class Watch:
             self.look_at = min(self.look_at, moment / 1000 + self._offset - self._ahead)
 
     def _has_come(self, moment: float) -> bool:
-        return moment / 1000 + self._offset <= time.monotonic()
+        return moment / 1000 + self._offset - REPLY_SECONDS <= time.monotonic()
 
     @property
     def mine(self) -> str:

@@ -144,7 +144,7 @@ class DPQ(QueueLife[P]):
         self._leases.close()
         self._finish_all()
         session.refusal = self._refusal()
-        for waiters in self._waiters.values():
+        for waiters in list(self._waiters.values()):  # a call may add some meanwhile
             waiters.close()
         self._listener.close()
         self._ends.close()

@@ -143,7 +143,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
         await self._leases.aclose()
         await self._finish_all()
         session.refusal = self._refusal()
-        for waiters in self._waiters.values():
+        for waiters in list(self._waiters.values()):  # a call may add some meanwhile
             await waiters.aclose()
         await self._listener.aclose()
         await self._ends.aclose()

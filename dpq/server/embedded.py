@@ -108,7 +108,8 @@ class Server:
         Any number of processes and threads may join and close at any time. Writes are in the
         append-only file before they are acknowledged: they survive a killed server, and all but
         the last second a power cut. A server that was killed under its users is started again by
-        the next `join`, at the same URL.
+        the next `join`, at the same URL (a new one if the path of `directory` is too long for a
+        socket).
 
         Args:
             directory: Created when missing, for this user alone; `~` is expanded. One that is there

@@ -72,6 +72,18 @@ def test_the_second_watcher_is_the_first_of_the_next_moment(
     assert (batch.next_event_ms, batch.second) == (1700, False)
 
 
+def test_a_moment_that_has_come_is_no_moment_to_watch(
+    redis: Redis, q: DPQ[Any], clock: Clock
+) -> None:
+    """A delayed push after it wakes a waiter now: one that watches a later moment keeps that."""
+    q.push(1, delay=1)
+    wake = key_of(q.queue_name, "wake")
+    redis.delete(wake)
+    clock.advance(1)
+    q.push(2, delay=1)
+    assert redis.zrange(wake, 0, -1, withscores=True) == [(b"w", 0)]
+
+
 def test_the_first_watcher_keeps_its_moment() -> None:
     """A marker of a second watcher is none of its own; such a marker is put back as what it is."""
     watch = Watch(0, 2000)
@@ -80,5 +92,9 @@ def test_the_first_watcher_keeps_its_moment() -> None:
         assert (watch.moment, watch.second) == (2000, False)
     watch.marker_received(1700)
     assert watch.moment == 1700
+    watch = Watch(0, 4)  # on the server, its moment has come
+    look_at = watch.look_at
+    watch.marker_received(500)
+    assert (watch.moment, watch.look_at) == (500, look_at)
     marker = read_marker(["wake"], [b"wake", b"d", b"1500"])
     assert list(handing_on(["wake"], [marker])) == [("ZADD", "wake", "NX", "1500.000", "d")]

@@ -5,7 +5,7 @@
 -- watcher. A daemon looks at `next_event` after 5 s. The moment is stored as exactly as in the sets: a rounded moment
 -- may be later.
 -- Needs: now
--- Gives: watch(moment), which lets a waiting consumer watch a moment;
+-- Gives: watch(moment), which lets a waiting consumer watch a moment, or look now if it has come;
 --        notice(ms), for an event `ms` from now;
 --        UNTIL_OPENED, ms, a moment that stands for "until somebody says so": in closed, of a group that is closed by
 --        hand without an end; in delayed, of a task that waits for a batch (batches) or for other tasks (followed);
@@ -14,6 +14,9 @@
 local UNTIL_OPENED = 90000000000000 -- limits/pools.py has the same number
 
 local function watch(moment)
+  if moment <= instant then -- a waiter that watches a later moment is to keep it
+    return redis.call('ZADD', wake, '0', 'w')
+  end
   local notes = redis.call('HMGET', conf, 'watched', 'second')
   local watched, second = tonumber(notes[1] or ''), tonumber(notes[2] or '')
   if moment < now + 10000 and (not watched or watched <= now or moment < watched) then
