@@ -110,7 +110,7 @@ class Payloads:
     def _allow(self, parts: Mapping[str, Any]) -> type[Request]:
         """Return the class of a request whose class, callbacks and scheme the spider allows."""
         path = parts.get("_class")
-        kind = Request if path is None else self._kinds.get(str(path))
+        kind: type[Request] | None = Request if path is None else self._kinds.get(str(path))
         if kind is None:
             raise PayloadError(f"_class is {path!r:.200}: DPQ_REQUEST_CLASSES does not name it")
         for name in ("callback", "errback"):
