@@ -25,6 +25,7 @@ from redis.retry import Retry
 
 from dpq import DPQ, Adaptive, Backoff, Push, RateLimit, TaskNotFoundError
 from dpq.limits.rules import LimitRules
+from dpq.link.internals import socket_of
 from dpq.model.filter import Filter
 from dpq.model.producer import Producer
 from dpq.registry.all_queues import Sieve, glance
@@ -90,7 +91,7 @@ class Proxy:
         connection = self._upstream.connection_pool.make_connection()
         self._connections.append(connection)  # with it, its socket would be closed
         connection.connect()
-        return connection._get_socket()
+        return socket_of(connection)
 
     def _serve(self, client: socket.socket, server: socket.socket) -> None:
         """One connection: a request, its reply, a request, ... as redis-py sends them."""
