@@ -201,14 +201,14 @@ AnyTaskId = Annotated[str | None, argument("[ID]", help="The task's id; or name 
 Token = Annotated[int, argument("TOKEN")]
 NewOrder = Annotated[Order, option("ORDER")]
 _WHERE: dict[str, Any] = {"callback": _inherit, "rich_help_panel": "Where"}
+_QUEUES: dict[str, Any] = {"autocompletion": complete_queue}
 _FORMS = SCHEMES.replace("[", "\\[")
 _ALL_FORMS = f"The server: {_FORMS} (a private server that dpq starts)."
 AnyUrl = Annotated[str, option("URL", help=_ALL_FORMS, envvar="DPQ_URL", **_WHERE)]
 Url = Annotated[str, option("URL", envvar="DPQ_URL", callback=_inherit)]
-_WHERE |= {"envvar": "DPQ_QUEUE", "autocompletion": complete_queue}
-Queue = Annotated[str, option("NAME", help="The queue's name.", **_WHERE)]
-_WHERE = {"envvar": "DPQ_QUEUES", "autocompletion": complete_queue}
-Queues = Annotated[list[str] | None, option("NAME", "--queue", **_WHERE)]
+_ONE = option("NAME", help="The queue's name.", envvar="DPQ_QUEUE", **_WHERE, **_QUEUES)
+Queue = Annotated[str, _ONE]
+Queues = Annotated[list[str] | None, option("NAME", "--queue", envvar="DPQ_QUEUES", **_QUEUES)]
 
 EVERYWHERE = """
 Args:

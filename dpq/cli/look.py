@@ -141,7 +141,7 @@ def why(
             sentence = q.why(task_id)
         emit({"id": task_id, "sentence": sentence}) if json else say(sentence)
         return
-    verdict, last = _judged(url, queue)
+    verdict, last = _judged(url, queue, changed=not json)
     if json:
         emit(verdict_data(verdict))
     else:
@@ -151,15 +151,16 @@ def why(
         raise typer.Exit(FAILED)
 
 
-def _judged(url: str, queue: str) -> tuple[Verdict, list[Event]]:
-    """Make the verdict on a queue, also if its server does not answer; add its last change."""
+def _judged(url: str, queue: str, *, changed: bool) -> tuple[Verdict, list[Event]]:
+    """Make the verdict on a queue, also if its server does not answer; add what changed last."""
     last: list[Event] = []
     try:
         with DPQ[Any].from_url(url, queue) as q:
             seen = looking(q)
             verdict = seen.why()
-            with suppress(ResponseError):  # this user may not read events
-                last = seen.admin.events(limit=1, kinds=CHANGES)
+            if changed:
+                with suppress(ResponseError):  # this user may not read events
+                    last = seen.admin.events(limit=1, kinds=CHANGES)
             return verdict, last
     except RedisError as error:
         if away := server_away_by(error, queue):

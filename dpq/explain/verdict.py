@@ -375,7 +375,7 @@ def _empty(facts: Facts) -> Verdict:
 
 
 def _opens_ms(held: Held) -> float | None:
-    return held.state.opens_at.timestamp() * 1000 if held.state.opens_at else None
+    return _ms(held.state.opens_at) if held.state.opens_at else None
 
 
 def kind_of(held: Held) -> VerdictState:

@@ -22,6 +22,11 @@ class Span(NamedTuple):
     each: str
     before: str = ""  # the name of the time before it, with which runs are compared
 
+    @property
+    def ask(self) -> float:
+        """Seconds of history that a page reads: with the time before, and a bin on either side."""
+        return 2 * self.seconds * (1 + 1 / self.bins) if self.before else self.seconds
+
 
 SPANS = {
     "1h": Span("1 h", 3600, 60, "a minute", "an hour before"),
@@ -87,8 +92,9 @@ def story(slots: Sequence[Slot], chosen: Span, now_ms: float) -> Story:
     backlog = [float(slot.ready + slot.waiting) if slot else None for slot in last]
     flows = [Line("in", "in", a_second("pushed")), Line("out", "out", a_second("acked"))]
     limited = Line("rate limited", "k0", every["rate_limited"])
-    before = times("run", length)[1]._replace(name=f"p95 {chosen.before}", kind="before")
-    runs = [*times("run"), *([before] if any(before.values) else [])]
+    runs = times("run")
+    if chosen.before and any((before := times("run", length)[1]).values):
+        runs.append(before._replace(name=f"p95 {chosen.before}", kind="before"))
     charts = [
         Chart("In and out", "/s", flows, first, step),
         Chart("Backlog", "", [Line("ready and waiting", "in", backlog)], first, step),

@@ -104,8 +104,7 @@ class Site:
         queue = self.watch(name).queue
 
         def read() -> Story:
-            asked = (2 if chosen.before else 1) * chosen.seconds
-            return story(queue.admin.history(asked), chosen, self.now_ms())
+            return story(queue.admin.history(chosen.ask), chosen, self.now_ms())
 
         return self.shared.get(("story", name, chosen), read, STORY_SECONDS)
 
