@@ -15,6 +15,7 @@ from redis.exceptions import MovedError, NoScriptError, RedisError
 from dpq.link.asking import ask, ask_by_script
 from dpq.link.cluster import MISSING, Node, Nodes, is_undone, may_not_eval
 from dpq.link.links import Exchange, Link
+from dpq.link.shared import together
 from dpq.script.command import Command, Packer, pack_plain, script_call
 from dpq.script.durability import (
     BY_CLIENT,
@@ -60,12 +61,10 @@ class Connections:
         replies: list[Any] = [MISSING] * len(commands)  # of a node that nobody knows
         if self.nodes.direct:
             self.nodes.ready()
-            sent = []
-            for node, positions in self.nodes.split(each.keys[0] for each in commands).items():
-                if node:
-                    some = [commands[position] for position in positions]
-                    sent.append((positions, node, some, self._send(node, some)))
-            for positions, node, some, exchange in sent:
+            parts = self.nodes.split(each.keys[0] for each in commands)
+            sent = [(node, at, [commands[i] for i in at]) for node, at in parts.items() if node]
+            exchanges = together(self._send(node, some) for node, _, some in sent)
+            for (node, positions, some), exchange in zip(sent, exchanges, strict=True):
                 received = self._receive(node, some, exchange)
                 for position, reply in zip(positions, received, strict=True):
                     replies[position] = reply

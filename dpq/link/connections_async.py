@@ -14,6 +14,7 @@ from redis.exceptions import MovedError, NoScriptError, RedisError
 from dpq.link.asking_async import ask_async, ask_by_script_async
 from dpq.link.cluster import MISSING, AsyncNodes, Node, is_undone, may_not_eval
 from dpq.link.links_async import AsyncLink, Exchange
+from dpq.link.shared_async import together
 from dpq.script.command import Command, Packer, pack_plain, script_call
 from dpq.script.durability import (
     BY_CLIENT,
@@ -59,12 +60,10 @@ class AsyncConnections:
         replies: list[Any] = [MISSING] * len(commands)  # of a node that nobody knows
         if self.nodes.direct:
             await self.nodes.ready()
-            sent = []
-            for node, positions in self.nodes.split(each.keys[0] for each in commands).items():
-                if node:
-                    some = [commands[position] for position in positions]
-                    sent.append((positions, node, some, await self._send(node, some)))
-            for positions, node, some, exchange in sent:
+            parts = self.nodes.split(each.keys[0] for each in commands)
+            sent = [(node, at, [commands[i] for i in at]) for node, at in parts.items() if node]
+            exchanges = await together(self._send(node, some) for node, _, some in sent)
+            for (node, positions, some), exchange in zip(sent, exchanges, strict=True):
                 received = await self._receive(node, some, exchange)
                 for position, reply in zip(positions, received, strict=True):
                     replies[position] = reply

@@ -1,13 +1,18 @@
 """The counterpart of shared_async.py in blocking code, where each thread makes its own call."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from os import getpid as here
 from time import sleep as pause
 from typing import Generic, TypeVar
 
-__all__ = ["Shared", "here", "pause"]
+__all__ = ["Shared", "here", "pause", "together"]
 
 T = TypeVar("T")
+
+
+def together(calls: Iterable[T]) -> list[T]:
+    """Make calls one after the other."""
+    return list(calls)
 
 
 class Shared(Generic[T]):

@@ -2,10 +2,10 @@
 
 import asyncio
 from asyncio import sleep as pause
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Generic, TypeVar
 
-__all__ = ["Shared", "here", "pause"]
+__all__ = ["Shared", "here", "pause", "together"]
 
 T = TypeVar("T")
 
@@ -16,6 +16,11 @@ def here() -> object:
         return asyncio.get_running_loop()
     except RuntimeError:
         return None
+
+
+async def together(calls: Iterable[Awaitable[T]]) -> list[T]:
+    """Make calls at the same time."""
+    return await asyncio.gather(*calls)
 
 
 class Shared(Generic[T]):
