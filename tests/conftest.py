@@ -95,7 +95,7 @@ settings.register_profile(
 )
 settings.register_profile("mutants", settings.get_profile("quick"), phases=[Phase.generate])
 settings.register_profile("soak", max_examples=300, stateful_step_count=80, **_SHARED)
-if settings.get_current_profile_name() == "default":
+if settings.get_current_profile_name() not in ("mutants", "soak"):  # "ci", where $CI is set
     settings.load_profile("quick")
 
 
