@@ -46,10 +46,10 @@ if TYPE_CHECKING:
     from dpq.model.task import Push as Push
     from dpq.model.task import Task as Task
     from dpq.model.task import TaskState as TaskState
-    from dpq.queue.first import pop_first as pop_first
-    from dpq.queue.first_async import pop_first_async as pop_first_async
     from dpq.queue.queue import DPQ as DPQ
+    from dpq.queue.queue import pop_first as pop_first
     from dpq.queue.queue_async import AsyncDPQ as AsyncDPQ
+    from dpq.queue.queue_async import pop_first_async as pop_first_async
     from dpq.registry.all_queues import known_queues as known_queues
     from dpq.scheduler import Scheduler as Scheduler
     from dpq.tasks import Tasks as Tasks
@@ -73,10 +73,8 @@ _HOMES = {
     "model.filter": "Filter",
     "model.results": "NO_RESULT",
     "model.task": "Popped Push Task TaskState",
-    "queue.first": "pop_first",
-    "queue.first_async": "pop_first_async",
-    "queue.queue": "DPQ",
-    "queue.queue_async": "AsyncDPQ",
+    "queue.queue": "DPQ pop_first",
+    "queue.queue_async": "AsyncDPQ pop_first_async",
     "registry.all_queues": "known_queues",
     "scheduler": "Scheduler",
     "tasks": "Tasks",

@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from dpq.model.task_data import Progress as Progress
     from dpq.model.task_data import Result as Result
     from dpq.queue.admin import Admin as Admin
+    from dpq.queue.admin import DeadLetters as DeadLetters
     from dpq.queue.admin_async import AsyncAdmin as AsyncAdmin
-    from dpq.queue.dead import DeadLetters as DeadLetters
-    from dpq.queue.dead_async import AsyncDeadLetters as AsyncDeadLetters
+    from dpq.queue.admin_async import AsyncDeadLetters as AsyncDeadLetters
     from dpq.queue.permits import Permit as Permit
     from dpq.queue.permits_async import AsyncPermit as AsyncPermit
     from dpq.tasks import TaskFunction as TaskFunction
@@ -59,10 +59,8 @@ _HOMES = {
     ),
     "model.task": "Cost DeadTask OnDead OnDuplicate",
     "model.task_data": "Progress Result",
-    "queue.admin": "Admin",
-    "queue.admin_async": "AsyncAdmin",
-    "queue.dead": "DeadLetters",
-    "queue.dead_async": "AsyncDeadLetters",
+    "queue.admin": "Admin DeadLetters",
+    "queue.admin_async": "AsyncAdmin AsyncDeadLetters",
     "queue.permits": "Permit",
     "queue.permits_async": "AsyncPermit",
     "tasks": "TaskFunction",

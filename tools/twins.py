@@ -23,15 +23,12 @@ PACKAGE = Path(__file__).resolve().parent.parent / "dpq"
 
 BLOCKING = [
     "queue/admin",
-    "queue/dead",
-    "queue/ends",
+    "queue/waits",
     "http/exchange",
-    "queue/first",
     "http/httpx_like",
     "queue/lease_loops",
     "queue/permits",
     "queue/queue",
-    "queue/room",
     "link/asking",
     "link/connect",
     "link/connections",

@@ -27,8 +27,8 @@ from dpq.model.display import attempt_of, shown
 from dpq.model.history import CHANGES
 from dpq.model.rates import many, span
 from dpq.model.validation import one_line
-from dpq.queue.ends import follow
 from dpq.queue.looking import looking, looking_client
+from dpq.queue.waits import follow
 from dpq.registry.all_queues import all_names, ask_queues
 from dpq.types import BatchState, Drain, Event, Verdict, VerdictState
 from dpq.views import events, words

@@ -15,7 +15,7 @@ from django.http import HttpResponse
 from dpq import DPQ, ConfigurationError, Push, TaskNotFoundError, Tasks, TaskState
 from dpq.model.validation import label
 from dpq.queue.base import operations_named
-from dpq.queue.ends import end_of
+from dpq.queue.waits import end_of
 from dpq.types import TaskFunction
 from dpq.views.answers import Answer, may_be_id, of_end, of_task, unknown
 

@@ -21,10 +21,10 @@ from dpq.model.task import P, TaskState
 from dpq.script.command import Steps, all_of, task_id, together
 from dpq.script.remembered import read_slots
 from dpq.script.values import read_texts
+from dpq.verbs.base import Description
 from dpq.verbs.history import MINUTE
 from dpq.verbs.limits import limit_field, read_limits
 from dpq.verbs.queue import QueueOperations
-from dpq.verbs.settings import Description
 
 FAILURES = 200
 """Failed attempts, of which the commonest error and the culprit are told."""

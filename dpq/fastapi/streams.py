@@ -16,7 +16,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from dpq import AsyncDPQ
-from dpq.queue.ends_async import follow_async
+from dpq.queue.waits_async import follow_async
 from dpq.views.answers import Answer, may_be_id, of_end, of_task, unknown
 
 log = logging.getLogger(__name__)

@@ -20,7 +20,7 @@ from starlette.responses import Response
 from dpq import AsyncDPQ, AsyncWorker, ConfigurationError, TaskNotFoundError, TaskState
 from dpq.fastapi.streams import MAX_STREAMS, EventStream, Followers, response_of, until_gone
 from dpq.model.validation import milliseconds, whole_number
-from dpq.queue.ends_async import end_of_async
+from dpq.queue.waits_async import end_of_async
 from dpq.views.answers import Answer, may_be_id, of_end, of_task, unknown
 from dpq.worker.handlers import Handlers
 

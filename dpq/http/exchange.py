@@ -25,7 +25,7 @@ from dpq.limits.usage import Answer, BodyReader
 from dpq.model.errors import ConfigurationError, DPQError
 from dpq.model.log_fields import fields
 from dpq.model.validation import error_line
-from dpq.queue.pauses import THROWN_AWAY
+from dpq.queue.life import THROWN_AWAY
 from dpq.queue.permits import Permit, take_permit
 from dpq.queue.queue import DPQ
 

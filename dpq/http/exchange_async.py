@@ -24,7 +24,7 @@ from dpq.limits.usage import Answer, BodyReader
 from dpq.model.errors import ConfigurationError, DPQError
 from dpq.model.log_fields import fields
 from dpq.model.validation import error_line
-from dpq.queue.pauses_async import THROWN_AWAY
+from dpq.queue.life_async import THROWN_AWAY
 from dpq.queue.permits_async import AsyncPermit, take_permit_async
 from dpq.queue.queue_async import AsyncDPQ
 

@@ -1,6 +1,6 @@
 """A producer that waits for room in a full queue: its place, and how long it sleeps. No I/O.
 
-`queue/room.py` and its asyncio twin ask the server and sleep as `Producer` says.
+`queue/waits.py` and its asyncio twin ask the server and sleep as `Producer` says.
 """
 
 import math

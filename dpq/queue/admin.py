@@ -1,5 +1,5 @@
 # Made from admin_async.py by `make twins`: change that file, not this one.
-"""The calls of operators on a blocking queue, `q.admin`. It only sends."""
+"""The calls of operators on a blocking queue: `q.admin`, and its dead letters: `q.dead`."""
 
 from __future__ import annotations  # the import makes no model for each `Task[P]`
 
@@ -7,9 +7,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Generic
 
 from dpq.model.filter import EVERY_TASK, Filter
-from dpq.model.task import P, TaskState
+from dpq.model.task import DeadTask, P, TaskState
 from dpq.model.validation import number
-from dpq.queue.pauses import pause
+from dpq.queue.life import pause
+from dpq.verbs.stored import chosen_by, some_ids
 
 if TYPE_CHECKING:
     from dpq.explain.drain import Drain
@@ -346,3 +347,71 @@ class Admin(Generic[P]):
             self._session.check_server()
         self._session.send(self._operations.drop())  # it works in any format
         self._operations.forget()
+
+
+class DeadLetters(Generic[P]):
+    """The dead letters of one queue: `q.dead`."""
+
+    def __init__(self, session: QueueSession[Operations[P]]) -> None:
+        self._session = session
+
+    def list(
+        self,
+        n: int = 100,
+        *,
+        reason: str | None = None,
+        group: str | None = None,
+        where: Callable[[DeadTask[P]], bool] | None = None,
+    ) -> list[DeadTask[P]]:
+        """List up to `n` dead tasks, the longest dead first: those with this `reason`, of this
+        `group`, and for which `where` returns True.
+        """
+        return self._session.run(
+            self._session.operations.dead_list, n, chosen_by(reason, group, where)
+        )
+
+    def replay(
+        self,
+        ids: Iterable[str] | str | None = None,
+        *,
+        reason: str | None = None,
+        group: str | None = None,
+        where: Callable[[DeadTask[P]], bool] | None = None,
+        rate: float | None = None,
+    ) -> int:
+        """Make dead tasks live again, with all their attempts and their old positions.
+
+        Args:
+            ids: One id or several; None for all tasks that the filters of `list` choose. `[]`
+                changes nothing; with `durability` it asks for a confirmation of all earlier
+                changes.
+            rate: Tasks per second, from 0.001: they come due one after another. None: all at
+                once.
+
+        Returns:
+            The number of replayed tasks. An id that is not dead is skipped, so a retry is
+            harmless.
+        """
+        return self._session.run(
+            self._session.operations.dead_replay,
+            some_ids(ids),
+            chosen_by(reason, group, where),
+            rate,
+        )
+
+    def purge(
+        self,
+        ids: Iterable[str] | str | None = None,
+        *,
+        reason: str | None = None,
+        group: str | None = None,
+        where: Callable[[DeadTask[P]], bool] | None = None,
+    ) -> int:
+        """Remove dead tasks for good; the arguments are those of `replay`.
+
+        Returns:
+            The number of removed tasks.
+        """
+        return self._session.run(
+            self._session.operations.dead_purge, some_ids(ids), chosen_by(reason, group, where)
+        )

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dpq.model.task import Task
     from dpq.queue.lease_renewal import Leases
     from dpq.script.replies import Batch
-    from dpq.verbs.settings import Description
+    from dpq.verbs.base import Description
 
 
 class QueueSettings(SharedSettings, total=False):
@@ -120,7 +120,7 @@ class QueueBase(Generic[P]):
             ConfigurationError: An argument is out of its bounds, or contradicts the queue.
         """
         from dpq.explain.operations import Operations
-        from dpq.verbs.settings import Description
+        from dpq.verbs.base import Description
 
         for name in settings.keys() - QueueSettings.__annotations__:
             hint = nearest(name, QueueSettings.__annotations__)
@@ -248,6 +248,6 @@ def wanted_task(
 def operations_named(queue_name: str) -> Operations[Any]:
     """Build the operations of a queue of which this process knows only the name."""
     from dpq.explain.operations import Operations
-    from dpq.verbs.settings import Description
+    from dpq.verbs.base import Description
 
     return Operations(Description(queue_name))

@@ -6,6 +6,7 @@ there, and a forked child must start again. So the code that uses these names is
 
 from __future__ import annotations  # the import makes no model for each `Task[P]`
 
+import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
@@ -26,6 +27,12 @@ A = ParamSpec("A")
 
 Sleep = Callable[[Any, Sequence[Any], float], bool]
 """A function that sleeps as `waiter.sleep` does."""
+
+THROWN_AWAY: tuple[type[BaseException], ...] = ()
+"""The errors after which nothing can be sent any more: none."""
+
+pause = time.sleep
+"""Sleeps for that many seconds."""
 
 
 class QueueLife(QueueBase[P]):

@@ -25,7 +25,7 @@ from dpq.model.log_fields import fields
 from dpq.model.task import Cost
 from dpq.model.validation import error_line
 from dpq.queue.lease_renewal import Leases
-from dpq.queue.pauses import THROWN_AWAY, pause
+from dpq.queue.life import THROWN_AWAY, pause
 
 log = logging.getLogger(__name__)
 

@@ -24,7 +24,7 @@ from dpq.model.log_fields import fields
 from dpq.model.task import Cost
 from dpq.model.validation import error_line
 from dpq.queue.lease_renewal import Leases
-from dpq.queue.pauses_async import THROWN_AWAY, pause
+from dpq.queue.life_async import THROWN_AWAY, pause
 
 log = logging.getLogger(__name__)
 

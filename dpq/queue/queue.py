@@ -35,16 +35,15 @@ from typing import (
 
 from dpq.limits.permit import DEFAULT_LEASE, PermitRequest
 from dpq.limits.signals import Scope, Signal, signal_of
-from dpq.model.errors import LeaseLostError, NotConfirmedError
+from dpq.model.errors import ConfigurationError, LeaseLostError, NotConfirmedError
 from dpq.model.log_fields import fields
 from dpq.model.results import DEFAULT_KEEP, NO_RESULT, progress_text, result_line
 from dpq.model.task import Cost, KeyOptions, P, Popped, Push, TaskState, task_state
 from dpq.model.validation import milliseconds
-from dpq.queue.base import QueueSettings, wanted_task
+from dpq.queue.base import QueueSettings, check_one_client, wanted_task
 from dpq.queue.end_log import log_failed
 from dpq.queue.inside import process_name
-from dpq.queue.life import QueueLife
-from dpq.queue.pauses import THROWN_AWAY
+from dpq.queue.life import THROWN_AWAY, QueueLife
 
 if TYPE_CHECKING:
     from dpq.explain.verdict import Verdict
@@ -54,8 +53,7 @@ if TYPE_CHECKING:
     from dpq.model.reports import BatchState, Problem, QueueStats
     from dpq.model.task import Task
     from dpq.model.task_data import Result
-    from dpq.queue.admin import Admin
-    from dpq.queue.dead import DeadLetters
+    from dpq.queue.admin import Admin, DeadLetters
     from dpq.queue.lease_loops import LeaseLoop
     from dpq.queue.life import Sleep
     from dpq.queue.permits import Permit
@@ -254,7 +252,7 @@ class DPQ(QueueLife[P]):
         given = Push(payload, priority, delay, **options)
         if timeout == 0:
             return self._session.run(self._operations.push, given)
-        from dpq.queue.room import push_in_time
+        from dpq.queue.waits import push_in_time
 
         if timeout is not None:
             milliseconds("timeout", timeout)
@@ -678,7 +676,7 @@ class DPQ(QueueLife[P]):
             RedisError: The server is away at the first question, or still so at the end of the
                 timeout. A wait goes on over a restart or a failover.
         """
-        from dpq.queue.ends import wait_for_outcome
+        from dpq.queue.waits import wait_for_outcome
 
         return wait_for_outcome(self, task_id, timeout)
 
@@ -697,7 +695,7 @@ class DPQ(QueueLife[P]):
 
         Source: docs/results.md.
         """
-        from dpq.queue.ends import wait_for_results
+        from dpq.queue.waits import wait_for_results
 
         return wait_for_results(self, after, limit, timeout)
 
@@ -1088,7 +1086,7 @@ class DPQ(QueueLife[P]):
     @property
     def dead(self) -> DeadLetters[P]:
         """The dead letters."""
-        from dpq.queue.dead import DeadLetters
+        from dpq.queue.admin import DeadLetters
 
         return DeadLetters(self._session)
 
@@ -1150,3 +1148,49 @@ def look_or_wait(
                 found = look()
             waiter.withdraw(owned_of_queues(by_queue))
     return found
+
+
+def pop_first(
+    queues: Iterable[DPQ[P]], timeout: float | None = 0, visibility: float | None = None
+) -> tuple[DPQ[P], Task[P]] | tuple[None, None]:
+    """Take the best ready task of the first queue that has one, and lease it.
+
+    The queues are asked in the order given, so a task of the first queue always comes before one
+    of the second. End the delivery at the queue that is returned: `queue.ack(task)`.
+
+    Args:
+        queues: Queues with one client. A call waits on one connection for all of them (in a
+            cluster: one for each slot).
+        timeout: Seconds to wait for a task of any of them, on the server and without polling; 0
+            does not wait, None waits for ever.
+        visibility: Seconds of the lease, from 0.001; None takes the default of the task's queue.
+
+    Returns:
+        The queue and its task, or twice None. A call never leases two tasks. If a waiting caller
+        dies, that costs a wake-up at most, never a lease.
+
+    Raises:
+        ConfigurationError: An argument is wrong, or the queues have different clients.
+        Exception: As `pop`.
+    """
+    named = list(queues) if isinstance(queues, Iterable) else []
+    if not named or not all(isinstance(queue, DPQ) for queue in named):
+        raise ConfigurationError(
+            f"queues is {queues!r}: it must be a list of at least one {DPQ.__name__}"
+        )
+    check_one_client(named, DPQ)
+    if timeout is not None:
+        milliseconds("timeout", timeout)
+    look = partial(look_or_wait, named, 1, timeout, visibility)
+    if found := named[0]._shielded(look, _give_back):
+        queue, batch = found
+        for task in queue._readable(batch):
+            return queue, task
+    return None, None
+
+
+def _give_back(found: tuple[DPQ[Any], Batch[Any]] | None) -> None:
+    if found:
+        queue, batch = found
+        for task in batch.tasks:
+            queue.release(task)

@@ -34,16 +34,15 @@ from typing import (
 
 from dpq.limits.permit import DEFAULT_LEASE, PermitRequest
 from dpq.limits.signals import Scope, Signal, signal_of
-from dpq.model.errors import LeaseLostError, NotConfirmedError
+from dpq.model.errors import ConfigurationError, LeaseLostError, NotConfirmedError
 from dpq.model.log_fields import fields
 from dpq.model.results import DEFAULT_KEEP, NO_RESULT, progress_text, result_line
 from dpq.model.task import Cost, KeyOptions, P, Popped, Push, TaskState, task_state
 from dpq.model.validation import milliseconds
-from dpq.queue.base import QueueSettings, wanted_task
+from dpq.queue.base import QueueSettings, check_one_client, wanted_task
 from dpq.queue.end_log import log_failed
 from dpq.queue.inside import process_name
-from dpq.queue.life_async import AsyncQueueLife
-from dpq.queue.pauses_async import THROWN_AWAY
+from dpq.queue.life_async import THROWN_AWAY, AsyncQueueLife
 
 if TYPE_CHECKING:
     from dpq.explain.verdict import Verdict
@@ -53,8 +52,7 @@ if TYPE_CHECKING:
     from dpq.model.reports import BatchState, Problem, QueueStats
     from dpq.model.task import Task
     from dpq.model.task_data import Result
-    from dpq.queue.admin_async import AsyncAdmin
-    from dpq.queue.dead_async import AsyncDeadLetters
+    from dpq.queue.admin_async import AsyncAdmin, AsyncDeadLetters
     from dpq.queue.lease_loops_async import AsyncLeaseLoop
     from dpq.queue.life_async import Sleep
     from dpq.queue.permits_async import AsyncPermit
@@ -253,7 +251,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
         given = Push(payload, priority, delay, **options)
         if timeout == 0:
             return await self._session.run(self._operations.push, given)
-        from dpq.queue.room_async import push_in_time_async
+        from dpq.queue.waits_async import push_in_time_async
 
         if timeout is not None:
             milliseconds("timeout", timeout)
@@ -681,7 +679,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
             RedisError: The server is away at the first question, or still so at the end of the
                 timeout. A wait goes on over a restart or a failover.
         """
-        from dpq.queue.ends_async import wait_for_outcome_async
+        from dpq.queue.waits_async import wait_for_outcome_async
 
         return await wait_for_outcome_async(self, task_id, timeout)
 
@@ -700,7 +698,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
 
         Source: docs/results.md.
         """
-        from dpq.queue.ends_async import wait_for_results_async
+        from dpq.queue.waits_async import wait_for_results_async
 
         return await wait_for_results_async(self, after, limit, timeout)
 
@@ -1093,7 +1091,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
     @property
     def dead(self) -> AsyncDeadLetters[P]:
         """The dead letters."""
-        from dpq.queue.dead_async import AsyncDeadLetters
+        from dpq.queue.admin_async import AsyncDeadLetters
 
         return AsyncDeadLetters(self._session)
 
@@ -1155,3 +1153,49 @@ async def look_or_wait_async(
                 found = await look()
             await waiter.withdraw(owned_of_queues(by_queue))
     return found
+
+
+async def pop_first_async(
+    queues: Iterable[AsyncDPQ[P]], timeout: float | None = 0, visibility: float | None = None
+) -> tuple[AsyncDPQ[P], Task[P]] | tuple[None, None]:
+    """Take the best ready task of the first queue that has one, and lease it.
+
+    The queues are asked in the order given, so a task of the first queue always comes before one
+    of the second. End the delivery at the queue that is returned: `await queue.ack(task)`.
+
+    Args:
+        queues: Queues with one client. A call waits on one connection for all of them (in a
+            cluster: one for each slot).
+        timeout: Seconds to wait for a task of any of them, on the server and without polling; 0
+            does not wait, None waits for ever.
+        visibility: Seconds of the lease, from 0.001; None takes the default of the task's queue.
+
+    Returns:
+        The queue and its task, or twice None. A call never leases two tasks. If a waiting caller
+        dies, that costs a wake-up at most, never a lease.
+
+    Raises:
+        ConfigurationError: An argument is wrong, or the queues have different clients.
+        Exception: As `pop`.
+    """
+    named = list(queues) if isinstance(queues, Iterable) else []
+    if not named or not all(isinstance(queue, AsyncDPQ) for queue in named):
+        raise ConfigurationError(
+            f"queues is {queues!r}: it must be a list of at least one {AsyncDPQ.__name__}"
+        )
+    check_one_client(named, AsyncDPQ)
+    if timeout is not None:
+        milliseconds("timeout", timeout)
+    look = partial(look_or_wait_async, named, 1, timeout, visibility)
+    if found := await named[0]._shielded(look, _give_back):
+        queue, batch = found
+        for task in queue._readable(batch):
+            return queue, task
+    return None, None
+
+
+async def _give_back(found: tuple[AsyncDPQ[Any], Batch[Any]] | None) -> None:
+    if found:
+        queue, batch = found
+        for task in batch.tasks:
+            await queue.release(task)

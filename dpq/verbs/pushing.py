@@ -28,7 +28,7 @@ from dpq.model.validation import (
 )
 from dpq.script.keys import INLINE_BYTES
 from dpq.script.records import COMMON_ATTEMPTS, FOR_EVER_MS
-from dpq.verbs.settings import Description
+from dpq.verbs.base import Description
 
 Options = dict[str, Any]
 """The words of a task that is not plain; lua/push/options.lua reads them by these names.

@@ -54,13 +54,11 @@ from dpq.script.records import SPENT
 from dpq.script.refusals import Code
 from dpq.script.replies import Batch, Kept, Promoted
 from dpq.script.task_ids import new_ids
-from dpq.verbs.base import BATCH_BYTES, in_batches
+from dpq.verbs.base import BATCH_BYTES, Description, in_batches
 from dpq.verbs.batches import BatchOperations
 from dpq.verbs.history import HistoryOperations
 from dpq.verbs.limits import LimitOperations
 from dpq.verbs.pushing import Checked, PushChecker, needs_clock, with_ids, with_times
-from dpq.verbs.results import ResultOperations
-from dpq.verbs.settings import Description
 from dpq.verbs.shortcut import Shortcut
 from dpq.verbs.stored import StoredOperations
 from dpq.verbs.workers import WorkerOperations, lease_info
@@ -97,7 +95,6 @@ class QueueOperations(
     WorkerOperations,
     StoredOperations[P],
     BatchOperations[P],
-    ResultOperations,
     HistoryOperations,
 ):
     """Every operation on a queue; those without a docstring are as in `DPQ` and `q.admin`.

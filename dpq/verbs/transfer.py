@@ -45,10 +45,9 @@ from dpq.script.portable import (
 from dpq.script.refusals import Code
 from dpq.script.replies import read_batch_state
 from dpq.script.values import in_rows, read_texts
-from dpq.verbs.base import BATCH_BYTES, PAGE, in_batches
+from dpq.verbs.base import BATCH_BYTES, PAGE, aging_rate, agree, in_batches, named_settings
 from dpq.verbs.pushing import PushChecker
 from dpq.verbs.queue import QueueOperations
-from dpq.verbs.settings import aging_rate, agree, named_settings
 
 EXPORT_FORMAT = 1
 """The format of the lines. A later one reads this one, too."""

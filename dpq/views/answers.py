@@ -11,7 +11,7 @@ from pydantic_core import to_json
 from dpq.model.errors import ConfigurationError
 from dpq.model.task import Task, TaskState
 from dpq.script.command import task_id
-from dpq.verbs.results import Outcome
+from dpq.verbs.stored import Outcome
 
 RETRY_SECONDS = 1
 """Seconds after which a caller may ask again for a task that has not ended."""

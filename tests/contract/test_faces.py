@@ -15,10 +15,8 @@ import pytest
 
 import dpq
 from dpq import DPQ, AsyncDPQ, AsyncWorker, Worker
-from dpq.queue.admin import Admin
-from dpq.queue.admin_async import AsyncAdmin
-from dpq.queue.dead import DeadLetters
-from dpq.queue.dead_async import AsyncDeadLetters
+from dpq.queue.admin import Admin, DeadLetters
+from dpq.queue.admin_async import AsyncAdmin, AsyncDeadLetters
 
 PACKAGE = Path(dpq.__file__).parent
 
@@ -108,7 +106,7 @@ def test_one_text_says_what_both_do(name: str, member: Any, twin: Any) -> None:
     assert re.match(rf"Async `{re.escape(member.__qualname__)}`[.;]", first)
 
 
-@pytest.mark.parametrize("path", ["queue_async.py", "admin_async.py", "dead_async.py"])
+@pytest.mark.parametrize("path", ["queue_async.py", "admin_async.py"])
 def test_a_face_reads_no_task_and_no_reply(path: str) -> None:
     """No reply code is looked at in an asyncio face, and of a task only its id, to log it."""
     tree = ast.parse((PACKAGE / "queue" / path).read_text())

@@ -21,7 +21,7 @@ from support import PATIENCE_S
 import dpq
 from dpq import AsyncDPQ, ConfigurationError, Context, Task
 from dpq.fastapi import WebQueue, streams
-from dpq.queue import ends_async
+from dpq.queue import waits_async
 from dpq.server import Server
 
 GUIDE = Path(dpq.__file__).parents[1] / "docs" / "guides" / "fastapi.md"
@@ -32,7 +32,7 @@ GUIDE = Path(dpq.__file__).parents[1] / "docs" / "guides" / "fastapi.md"
 # ruff: noqa: ASYNC110
 @pytest.fixture(autouse=True)
 def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ends_async, "ASK_FOR_END_SECONDS", LONG)
+    monkeypatch.setattr(waits_async, "ASK_FOR_END_SECONDS", LONG)
     monkeypatch.setattr(streams, "LOOK_SECONDS", LONG)
 
 

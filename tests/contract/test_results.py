@@ -13,12 +13,12 @@ from kit.waiting import LONG, PATIENCE, wait_until
 from redis import Redis
 
 from dpq import DPQ, ResultTimeoutError, TaskDeadError, TaskNotFoundError
-from dpq.queue import ends, ends_async
+from dpq.queue import waits, waits_async
 
 
 @pytest.fixture(autouse=True)
 def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (ends, ends_async):
+    for module in (waits, waits_async):
         monkeypatch.setattr(module, "ASK_FOR_END_SECONDS", LONG)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dpq.explain.operations import Operations
-from dpq.verbs.settings import Description
+from dpq.verbs.base import Description
 
 
 @pytest.fixture

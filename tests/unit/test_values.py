@@ -6,8 +6,8 @@ from typing import Any
 
 import dpq
 from dpq.script.portable import TaskLine
+from dpq.verbs.base import Description
 from dpq.verbs.pushing import PushChecker
-from dpq.verbs.settings import Description
 
 PACKAGE = Path(dpq.__file__).parent
 

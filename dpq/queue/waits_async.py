@@ -1,9 +1,7 @@
-# Made from ends_async.py by `make twins`: change that file, not this one.
-"""Waits for the ends of tasks: what `DPQ.result` and `results` do until there is an answer.
+"""Waits for a call of the server: for the end of a task (`result`), or for room (`push`).
 
-A caller asks, waits for a call of the server, and asks again. A caller of a lost message asks by
-itself. Nothing here decides what an end is: the scripts result and results do. A wait goes on over
-an outage, since its questions change nothing.
+A caller asks, waits for a call of the server, and asks again. A caller of a lost message asks on
+its own. A wait for an end goes on over an outage, since its questions change nothing.
 """
 
 from __future__ import annotations  # the import makes no model for each `Task[P]`
@@ -11,16 +9,27 @@ from __future__ import annotations  # the import makes no model for each `Task[P
 import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from dpq.model.errors import ResultTimeoutError, TaskDeadError, TaskNotFoundError
+from dpq.model.errors import (
+    DPQError,
+    QueueFullError,
+    ResultTimeoutError,
+    TaskDeadError,
+    TaskNotFoundError,
+)
+from dpq.model.producer import Producer
+from dpq.model.task import Push
 from dpq.model.task_data import Result
 from dpq.model.validation import milliseconds
-from dpq.verbs.results import Outcome
+from dpq.queue.life_async import THROWN_AWAY
+from dpq.verbs.stored import Outcome
 
 if TYPE_CHECKING:
     from dpq.model.task import Task
@@ -44,9 +53,9 @@ _UNKNOWN = (
 )
 
 
-def wait_for_outcome(queue: Any, task_id: str, timeout: float | None) -> Any:
+async def wait_for_outcome_async(queue: Any, task_id: str, timeout: float | None) -> Any:
     """Return the result of a task, or raise the error that says what has become of it."""
-    outcome = end_of(queue, task_id, timeout)
+    outcome = await end_of_async(queue, task_id, timeout)
     if outcome is None:
         raise ResultTimeoutError(task_id, queue.queue_name, timeout or 0.0)
     if outcome.result is not None:
@@ -56,26 +65,28 @@ def wait_for_outcome(queue: Any, task_id: str, timeout: float | None) -> Any:
     raise TaskNotFoundError(task_id, queue.queue_name, "return the result of", why=_UNKNOWN)
 
 
-def end_of(queue: Any, task_id: str, timeout: float | None) -> Outcome | None:
+async def end_of_async(queue: Any, task_id: str, timeout: float | None) -> Outcome | None:
     """Return the end of a task, once it has ended; None after the timeout."""
 
-    def ask() -> Outcome | None:
-        outcome: Outcome = queue._session.run(queue._operations.outcome, task_id)
+    async def ask() -> Outcome | None:
+        outcome: Outcome = await queue._session.run(queue._operations.outcome, task_id)
         return None if outcome.state == "live" else outcome
 
-    return _wait(queue, task_id, timeout, ask)
+    return await _wait(queue, task_id, timeout, ask)
 
 
-def wait_for_results(queue: Any, after: str, limit: int, timeout: float | None) -> list[Result]:
+async def wait_for_results_async(
+    queue: Any, after: str, limit: int, timeout: float | None
+) -> list[Result]:
     """Return results, once there is one; none after the timeout."""
 
-    def ask() -> list[Result] | None:
-        return queue._session.run(queue._operations.results, after, limit) or None
+    async def ask() -> list[Result] | None:
+        return await queue._session.run(queue._operations.results, after, limit) or None
 
-    return _wait(queue, "", timeout, ask) or []
+    return await _wait(queue, "", timeout, ask) or []
 
 
-def follow(
+async def follow_async(
     queue: Any, task_id: str, tell: Callable[[Task[Any]], object], pause: Callable[[], float]
 ) -> Outcome:
     """Call `tell` with a task at once and at each look, until it has ended; return its end.
@@ -84,35 +95,35 @@ def follow(
     look after each pause. An outage ends nothing, but for the first look.
     """
 
-    def ask() -> Outcome | None:
-        outcome, task = queue._session.run(queue._operations.examine, task_id)
+    async def ask() -> Outcome | None:
+        outcome, task = await queue._session.run(queue._operations.examine, task_id)
         if outcome.state == "live" and task is not None:  # else it ends just now
             tell(task)
         return None if outcome.state == "live" else outcome
 
-    return cast("Outcome", _wait(queue, task_id, None, ask, pause))
+    return cast("Outcome", await _wait(queue, task_id, None, ask, pause))
 
 
-def _wait(
+async def _wait(
     queue: Any,
     caller: str,
     timeout: float | None,
-    ask: Callable[[], T | None],
+    ask: Callable[[], Awaitable[T | None]],
     pause: Callable[[], float] | None = None,
 ) -> T | None:
     """Ask until there is an answer, after each pause at the latest; None after `timeout`."""
     if timeout is not None:
         milliseconds("timeout", timeout)
     first = pause is not None
-    if not first and ((answer := ask()) is not None or timeout == 0):
+    if not first and ((answer := await ask()) is not None or timeout == 0):
         return answer
     until = math.inf if timeout is None else time.monotonic() + timeout
     listener = queue._ends
     with listener.ear(caller) as ear:
         while True:  # each question comes after the subscription, so that no end is missed
-            listener.subscribe()
+            await listener.subscribe()
             try:
-                answer = ask()
+                answer = await ask()
                 if answer is not None or until <= time.monotonic():
                     return answer
                 first = False
@@ -121,10 +132,34 @@ def _wait(
                     raise
                 log.warning("%s: the wait for a result goes on: %s", queue.queue_name, error)
             left = until - time.monotonic()
-            listener.wait(ear, min(left, _patience(listener), pause() if pause else left))
+            await listener.wait(ear, min(left, _patience(listener), pause() if pause else left))
 
 
 def _patience(listener: Any) -> float:
     if listener.channel:
         return ASK_FOR_END_SECONDS
     return ASK_UNCALLED_SECONDS if listener.direct else ASK_DOUBLE_SECONDS
+
+
+async def push_in_time_async(queue: Any, push: Push[Any], timeout: float | None) -> str:
+    """Push a task; wait for room at most `timeout`, in the line of producers on the server."""
+    producer = Producer(time.monotonic(), timeout)
+    session, operations, listener = queue._session, queue._operations, queue._listener
+    with listener.ear(producer.id) as ear:
+        try:
+            while True:
+                try:
+                    return str(await session.run(operations.push, push))
+                except QueueFullError as full:
+                    producer.refused(full, time.monotonic())
+                await listener.subscribe()
+                producer.channel = listener.channel
+                if await session.run(operations.await_room, producer):
+                    await listener.wait(ear, producer.left(time.monotonic()))
+        except THROWN_AWAY:
+            producer.place = ""
+            raise
+        finally:
+            if producer.place:  # the next producer gets the room that this one leaves
+                with suppress(DPQError, RedisError):
+                    await queue._finish(session.run, operations.await_room, producer, leave=True)
