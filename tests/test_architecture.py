@@ -30,7 +30,6 @@ from dpq.registry.all_queues import Sieve, glance
 from dpq.script.assembly import needs_of, script, script_names
 from dpq.script.keys import PARTS
 from dpq.types import WorkerInfo
-from dpq.verbs.browse import Browser
 
 PACKAGE = Path(dpq.__file__).parent
 ROOT = PACKAGE.parent
@@ -516,7 +515,7 @@ def bounded(q: DPQ) -> Any:
 
 def browsed(q: DPQ) -> list[Any]:
     """All read-only operations of the dashboard."""
-    browser = Browser(q._operations)
+    browser = q._operations
     id_ = q.push("x", group="a")
     return [
         *(q._session.run(browser.search, Filter(state, text="x")) for state in TaskState),

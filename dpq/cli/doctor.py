@@ -33,7 +33,7 @@ from dpq.script.command import Steps
 from dpq.types import Problem, Verdict, VerdictState, WorkerInfo
 from dpq.verbs.base import PAGE
 from dpq.verbs.batches import CHECK_PAGE
-from dpq.verbs.browse import LOOK_MOST, Browser
+from dpq.verbs.browse import LOOK_MOST
 
 
 @cmd.command
@@ -127,7 +127,7 @@ def _dead_schedules(q: DPQ[Any]) -> list[Problem]:
     """Find recurring tasks among the dead letters; the verdict looks at the newest ones only."""
     chosen = Filter(TaskState.DEAD, recurring=True)
     try:
-        found = session_of(q).run(Browser(operations_of(q)).search, chosen, None, PAGE, LOOK_MOST)
+        found = session_of(q).run(operations_of(q).search, chosen, None, PAGE, LOOK_MOST)
     except (DPQError, ResponseError):
         return []
     dead: list[Any] = found.tasks

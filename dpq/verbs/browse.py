@@ -1,7 +1,6 @@
-"""The read-only operations of the dashboard: bounded pages over tasks, groups and dead letters.
+"""The read-only operations of screens: bounded pages over tasks, groups and dead letters. No I/O.
 
-`dpq.web` runs them through a queue's session. They change nothing, and each call of a script looks
-at no more than `LOOK` tasks, so that none holds the server up. No I/O.
+Each call of a script looks at no more than `LOOK` tasks, so that none holds the server up.
 """
 
 from __future__ import annotations  # the import makes no model for each `Task[P]`
@@ -12,11 +11,12 @@ from typing import Any, NamedTuple
 from dpq.limits.limits import EVERY_GROUP
 from dpq.limits.states import LimitState
 from dpq.model.filter import Filter
-from dpq.model.task import Task
+from dpq.model.task import P, Task
 from dpq.model.validation import milliseconds
 from dpq.script.command import Steps
 from dpq.script.records import stored_task
 from dpq.script.values import in_rows, read_texts
+from dpq.verbs.base import OperationsBase
 from dpq.verbs.limits import LimitOperations, read_limits
 
 LOOK = 1000
@@ -78,14 +78,8 @@ class States(NamedTuple):
     now_ms: int
 
 
-class Browser(LimitOperations):
-    """The read-only operations on a queue."""
-
-    def __init__(self, operations: Any) -> None:
-        """Take the operations of a queue."""
-        description = operations.description
-        super().__init__(description.name, description.clock)
-        self._codec = description.codec
+class BrowseOperations(LimitOperations, OperationsBase[P]):
+    """Every operation that screens read pages with."""
 
     def search(
         self,

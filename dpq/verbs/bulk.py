@@ -16,7 +16,7 @@ from dpq.model.reports import BulkProgress
 from dpq.model.task import TaskState
 from dpq.model.validation import label, number
 from dpq.script.command import Steps, together
-from dpq.verbs.browse import LOOK_A_PAGE, Browser, Position
+from dpq.verbs.browse import LOOK_A_PAGE, Position
 from dpq.verbs.queue import QueueOperations
 from dpq.verbs.stored import chosen_by
 
@@ -144,7 +144,6 @@ class Bulk:
         self.counted = False
         self.by = "" if by is None else label("by", by)
         self._operations = operations
-        self._browser = Browser(operations)
         self._begin()
 
     def _begin(self) -> None:
@@ -188,7 +187,7 @@ class Bulk:
             self.count, self.searched, self.left = self.count + number_of, number_of, 0
             self._states.pop(0)
         else:
-            found = yield from self._browser.search(chosen, self._position, 0, LOOK_A_PAGE)
+            found = yield from self._operations.search(chosen, self._position, 0, LOOK_A_PAGE)
             self._go_on(found)
             self.count += found.passed
         if not self._states:
@@ -204,7 +203,7 @@ class Bulk:
         if not self._states or left <= 0:
             return False
         chosen = self.chosen.of(self._states[0])
-        found = yield from self._browser.search(chosen, self._position, STEP, LOOK_A_PAGE)
+        found = yield from self._operations.search(chosen, self._position, STEP, LOOK_A_PAGE)
         ids = [task.id for task in found.tasks if not self._is_so(task)][:left]
         some = self._operations, self.action, ids, self.value
         done, missed = yield from act(*some, rate=self.rate, before=self.done)

@@ -56,8 +56,8 @@ from dpq.script.replies import Batch, Kept, Promoted
 from dpq.script.task_ids import new_ids
 from dpq.verbs.base import BATCH_BYTES, Description, in_batches
 from dpq.verbs.batches import BatchOperations
+from dpq.verbs.browse import BrowseOperations
 from dpq.verbs.history import HistoryOperations
-from dpq.verbs.limits import LimitOperations
 from dpq.verbs.pushing import Checked, PushChecker, needs_clock, with_ids, with_times
 from dpq.verbs.shortcut import Shortcut
 from dpq.verbs.stored import StoredOperations
@@ -91,7 +91,7 @@ EXTEND_BATCH = 250
 
 
 class QueueOperations(
-    LimitOperations,
+    BrowseOperations[P],
     WorkerOperations,
     StoredOperations[P],
     BatchOperations[P],

@@ -27,7 +27,6 @@ from dpq.queue.looking import looking, looking_client
 from dpq.registry.all_queues import QUEUES_A_CALL
 from dpq.script.command import Steps, all_of
 from dpq.types import Event
-from dpq.verbs.browse import Browser
 from dpq.views.shared import Shared
 
 T = TypeVar("T")
@@ -113,7 +112,7 @@ class Watch:
         remembers: bool = False,
     ) -> None:
         self.queue = looking(queue)
-        self.browser = Browser(operations_of(queue))
+        self.browser = operations_of(queue)
         self._clock = clock
         self._samples: list[Point] = []
         self._remembers, self._remembered = remembers, -REMEMBER_SECONDS

@@ -19,7 +19,7 @@ from dpq.model.history import CHANGES
 from dpq.model.masking import server_name
 from dpq.script.command import Steps
 from dpq.types import Event, VerdictState
-from dpq.verbs.browse import LOOK, LOOK_MOST, Browser, Found
+from dpq.verbs.browse import LOOK, LOOK_MOST, Found
 from dpq.views.events import Change, changes
 from dpq.views.sampler import Snapshot
 from dpq.views.workers import Working, working
@@ -188,7 +188,7 @@ def recurring(call: Call) -> Response:
     chosen = Filter(TaskState.DELAYED, recurring=True)
 
     def read(queue: Operations[Any]) -> Steps[Found]:
-        return Browser(queue).search(chosen, None, PAGE, look)
+        return queue.search(chosen, None, PAGE, look)
 
     answers, bound = _ask(call, "recurring", read)
     found = [(name, task) for name, page in answers.items() for task in page.tasks]

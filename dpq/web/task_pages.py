@@ -17,7 +17,7 @@ from dpq.model.task import Task
 from dpq.queue.inside import operations_of, session_of
 from dpq.script.command import Steps
 from dpq.types import LeaseInfo, Result
-from dpq.verbs.browse import Browser, Position
+from dpq.verbs.browse import Position
 from dpq.verbs.bulk import OF_STATES
 from dpq.verbs.queue import QueueOperations
 from dpq.verbs.workers import lease_info
@@ -64,7 +64,9 @@ def begin(sizes: Mapping[TaskState, int]) -> Search:
     return Search(tuple(sorted(sizes, key=lambda state: sizes[state])))
 
 
-def find(browser: Browser, chosen: Filter, search: Search, most: int, look: int) -> Steps[Hits]:
+def find(
+    browser: QueueOperations[Any], chosen: Filter, search: Search, most: int, look: int
+) -> Steps[Hits]:
     """Find tasks, up to `most` of them among about `look`; `chosen.state` does not count."""
     tasks: list[Task[Any]] = []
     states, position, looked, left = list(search.states), search.position, 0, 0

@@ -31,7 +31,6 @@ from dpq.model.producer import Producer
 from dpq.registry.all_queues import Sieve, glance
 from dpq.script.assembly import script, script_names
 from dpq.script.keys import REGISTRY, key_of
-from dpq.verbs.browse import Browser
 from dpq.views.limits import make
 
 
@@ -604,8 +603,8 @@ def test_forget(server, q, probe, lossy, lose):
 LOOKS: dict[str, tuple[Callable[[DPQ], object], object]] = {
     "batches": (lambda q: q.admin.batches(), []),
     "check_batches": (lambda q: q.check(), []),
-    "dead_kinds": (lambda q: q._session.run(Browser(q._operations).kinds).kinds, []),
-    "find_groups": (lambda q: q._session.run(Browser(q._operations).groups_by, "name"), []),
+    "dead_kinds": (lambda q: q._session.run(q._operations.kinds).kinds, []),
+    "find_groups": (lambda q: q._session.run(q._operations.groups_by, "name"), []),
     "drain": (lambda q: (q.admin.drain().backlog, q.admin.drain().state), (1, "unknown")),
     "history": (lambda q: q.admin.history(), []),
     "events": (lambda q: [event.kind for event in q.admin.events()], ["limit_set"]),
@@ -614,7 +613,7 @@ LOOKS: dict[str, tuple[Callable[[DPQ], object], object]] = {
     "held": (lambda q: [(lease.group, lease.worker) for lease in q.admin.held()], [("g", None)]),
     "next_event": (lambda q: q.next_event(), 7),
     "peek": (lambda q: [task.payload for task in q.peek()], ["ready"]),
-    "search": (lambda q: q._session.run(Browser(q._operations).search, Filter()).looked, 1),
+    "search": (lambda q: q._session.run(q._operations.search, Filter()).looked, 1),
     "names": (lambda q: isinstance(q._session.run(q._operations.names), list), True),
     "survey": (lambda q: q._session.run(q._operations.survey).limits, 1),
     "scopes": (lambda q: [state.group for state in q.admin.limits()], [None, "g"]),
