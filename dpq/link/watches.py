@@ -105,11 +105,6 @@ def watches_after(
     return [Watch(*named, first=not before, ahead=ahead, second=batch.second)]
 
 
-def begun(batch: Batch[Any]) -> bool:
-    """Return True if a pop of a queue that did not exist before shows that it has begun."""
-    return not (batch.tasks or batch.failed) and batch.recheck_ms is not None
-
-
 def owned_markers(watches: Sequence[Watch]) -> list[Marker]:
     """List the markers that the watches took in, and have not looked for."""
     called = [Marker(number, 0) for number, watch in enumerate(watches) if watch.called]

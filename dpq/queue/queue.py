@@ -350,18 +350,6 @@ class DPQ(QueueLife[P]):
         found = look_or_wait([self], most, timeout, visibility, sleep)
         return self._readable(found[1]) if found else []
 
-    def _look_again(self, most: int, visibility: float | None, waiter: str) -> Batch[P]:
-        """Pop for a waiter; read the settings before it only if the queue has begun meanwhile."""
-        from dpq.link.watches import begun
-
-        known = self._operations
-        if known.settings is None and not known.description.named:
-            self._session.require_open()
-            batch = self._session.send(self._operations.pop(most, visibility, waiter))
-            if not begun(batch):
-                return batch
-        return self._session.run(self._operations.pop, most, visibility, waiter)
-
     @overload
     def lease(
         self, timeout: None, visibility: float | None = None, *, from_errors: bool = True
@@ -1131,10 +1119,9 @@ def look_or_wait(
 
     def look(waiter: str = "") -> tuple[DPQ[P], Batch[P]] | None:
         for index, queue in enumerate(queues):
-            if before := by_queue[index]:
-                batch = queue._look_again(most, visibility, before[0].mine)
-            else:
-                batch = queue._session.run(queue._operations.pop, most, visibility, waiter)
+            before = by_queue[index]
+            own = before[0].mine if before else waiter
+            batch = queue._session.run(queue._operations.pop, most, visibility, own)
             by_queue[index] = watches_after(batch, before)
             if batch.failed or batch.tasks:
                 return queue, batch

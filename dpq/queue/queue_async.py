@@ -349,18 +349,6 @@ class AsyncDPQ(AsyncQueueLife[P]):
         found = await look_or_wait_async([self], most, timeout, visibility, sleep)
         return self._readable(found[1]) if found else []
 
-    async def _look_again(self, most: int, visibility: float | None, waiter: str) -> Batch[P]:
-        """Pop for a waiter; read the settings before it only if the queue has begun meanwhile."""
-        from dpq.link.watches import begun
-
-        known = self._operations
-        if known.settings is None and not known.description.named:
-            self._session.require_open()
-            batch = await self._session.send(self._operations.pop(most, visibility, waiter))
-            if not begun(batch):
-                return batch
-        return await self._session.run(self._operations.pop, most, visibility, waiter)
-
     @overload
     def lease(
         self, timeout: None, visibility: float | None = None, *, from_errors: bool = True
@@ -1136,10 +1124,9 @@ async def look_or_wait_async(
 
     async def look(waiter: str = "") -> tuple[AsyncDPQ[P], Batch[P]] | None:
         for index, queue in enumerate(queues):
-            if before := by_queue[index]:
-                batch = await queue._look_again(most, visibility, before[0].mine)
-            else:
-                batch = await queue._session.run(queue._operations.pop, most, visibility, waiter)
+            before = by_queue[index]
+            own = before[0].mine if before else waiter
+            batch = await queue._session.run(queue._operations.pop, most, visibility, own)
             by_queue[index] = watches_after(batch, before)
             if batch.failed or batch.tasks:
                 return queue, batch
