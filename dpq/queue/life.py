@@ -17,10 +17,7 @@ if TYPE_CHECKING:
     from dpq.explain.operations import Operations
     from dpq.link.connect import Opened
     from dpq.link.session import QueueSession
-    from dpq.link.waiter import Waiters
-    from dpq.model.task import Task
     from dpq.queue.lease_renewal import Keeper
-    from dpq.script.replies import Kept
 
 T = TypeVar("T")
 A = ParamSpec("A")
@@ -41,50 +38,12 @@ class QueueLife(QueueBase[P]):
     _opened: Opened | None = None
     _session: QueueSession[Operations[P]]
     _leases: Keeper
-    _look_or_wait: Callable[..., list[Task[P]]]
-    _extend_many: Callable[[Sequence[tuple[Task[Any], float]]], list[Kept]]
+    _sleep: Sleep
 
-    def _start(self) -> None:
-        from dpq.link.connections import Connections
-        from dpq.link.listener import Listener
-        from dpq.link.session import QueueSession
-        from dpq.link.waiter import sleep
-        from dpq.queue.lease_renewal import Keeper
-
-        connections = Connections(self._redis, self._durability)
-        self._session = QueueSession(
-            self._redis,
-            connections,
-            self._operations,
-            durability=self._durability,
-            queue_name=self.queue_name,
-        )
-        self._leases = Keeper(self._extend_many, self.queue_name)
-        self._waiters: dict[tuple[str, ...], Waiters] = {}  # by the markers that they wait on
-        self._sleep = sleep
-        self._listener = Listener(connections.nodes, self._operations.marker)
-        self._ends = Listener(connections.nodes, self._operations.marker, f"{{{self.queue_name}}}")
+    def _started(self, session: QueueSession[Operations[P]]) -> None:
+        self._session = session
         if self._described.named:
-            self._session.open()
-
-    def _waiters_on(self, markers: tuple[str, ...]) -> Waiters:
-        """Return the waiters on the markers of queues, kept for the next call."""
-        from dpq.link.waiter import Waiters
-
-        if markers not in self._waiters:
-            new = Waiters(self._session.connections, markers)
-            self._waiters.setdefault(markers, new)  # another thread may have been faster
-        return self._waiters[markers]
-
-    def _take(
-        self,
-        most: int,
-        timeout: float | None,
-        visibility: float | None,
-        wanted: tuple[str, str] | tuple[()] = (),
-    ) -> list[Task[P]]:
-        """Take tasks, and wait for them."""
-        return self._look_or_wait(most, timeout, visibility, self._sleep, wanted)
+            session.open()
 
     def _shielded(self, look: Callable[[Sleep], T], _give_back: object) -> T:
         """Call `look`, which nothing cancels."""

@@ -22,10 +22,7 @@ if TYPE_CHECKING:
     from dpq.explain.operations import Operations
     from dpq.link.connect_async import AsyncOpened
     from dpq.link.session_async import AsyncQueueSession
-    from dpq.link.waiter_async import AsyncWaiters
-    from dpq.model.task import Task
     from dpq.queue.lease_renewal_async import AsyncKeeper
-    from dpq.script.replies import Kept
 
 T = TypeVar("T")
 A = ParamSpec("A")
@@ -52,67 +49,24 @@ class AsyncQueueLife(QueueBase[P]):
 
     _opened: AsyncOpened | None = None
     _leases: AsyncKeeper
-    _look_or_wait: Callable[..., Coroutine[Any, Any, list[Task[P]]]]
-    _extend_many: Callable[[Sequence[tuple[Task[Any], float]]], Awaitable[list[Kept]]]
+    _sleep: Callable[..., Awaitable[bool]]
 
-    def _start(self) -> None:
-        from dpq.link.connections_async import AsyncConnections
-        from dpq.link.listener_async import AsyncListener
-        from dpq.link.session_async import AsyncQueueSession
-        from dpq.link.waiter_async import sleep
-        from dpq.queue.lease_renewal_async import AsyncKeeper
+    def _started(self, session: AsyncQueueSession[Operations[P]]) -> None:
         from dpq.script.assembly import sources
 
         sources()  # a queue that is made before the loop reads no file in the loop
-        self._pid = os.getpid()
-        connections = AsyncConnections(self._redis, self._durability)
-        self._own_session = AsyncQueueSession(
-            self._redis,
-            connections,
-            self._operations,
-            durability=self._durability,
-            queue_name=self.queue_name,
-        )
-        self._leases = AsyncKeeper(self._extend_many, self.queue_name)
-        self._waiters: dict[tuple[str, ...], AsyncWaiters] = {}  # by the markers that they wait on
-        self._sleep = sleep
-        self._listener = AsyncListener(connections.nodes, self._operations.marker)
-        self._ends = AsyncListener(
-            connections.nodes, self._operations.marker, f"{{{self.queue_name}}}"
-        )
+        self._pid, self._own_session = os.getpid(), session
         self._background: set[asyncio.Task[Any]] = set()
 
     @property
     def _session(self) -> AsyncQueueSession[Operations[P]]:
         """The session."""
         if self._pid != os.getpid():  # pragma: no cover - a test does it in a child
-            session = self._own_session
-            waiting = (self._waiters, self._listener)
-            parents = (self._opened, session, waiting, self._leases, self._background)
-            _OF_A_PARENT.append(parents)
-            self._opened = None
+            _OF_A_PARENT.append(vars(self).copy())
+            checked, self._opened = self._own_session.checked, None
             self._start()
-            self._own_session.checked = session.checked
+            self._own_session.checked = checked
         return self._own_session
-
-    def _waiters_on(self, markers: tuple[str, ...]) -> AsyncWaiters:
-        """Return the waiters on the markers of queues, kept for the next call."""
-        from dpq.link.waiter_async import AsyncWaiters
-
-        if markers not in self._waiters:
-            self._waiters[markers] = AsyncWaiters(self._own_session.connections, markers)
-        return self._waiters[markers]
-
-    async def _take(
-        self,
-        most: int,
-        timeout: float | None,
-        visibility: float | None,
-        wanted: tuple[str, str] | tuple[()] = (),
-    ) -> list[Task[P]]:
-        """Take tasks, and wait for them; tasks that come after a cancellation are given back."""
-        look = partial(self._look_or_wait, most, timeout, visibility, wanted=wanted)
-        return await self._shielded(look, self._release_all)
 
     async def _shielded(
         self,
@@ -141,9 +95,6 @@ class AsyncQueueLife(QueueBase[P]):
 
         with suppress(DPQError, RedisError):
             await give_back(await taking)
-
-    async def _release_all(self, tasks: Sequence[Task[P]]) -> None:
-        await self._session.run_all([self._operations.release(task, 0, None) for task in tasks])
 
     def _finish(
         self, call: Callable[A, Coroutine[Any, Any, T]], *args: A.args, **named: A.kwargs

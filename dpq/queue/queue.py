@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from dpq.limits.answers import Headers
     from dpq.limits.budget import Budget
     from dpq.limits.limits import Adaptive, Quota, RateLimit, Reserve
+    from dpq.link.waiter import Waiters
     from dpq.model.reports import BatchState, Problem, QueueStats
     from dpq.model.task import Task
     from dpq.model.task_data import Result
@@ -94,6 +95,37 @@ class DPQ(QueueLife[P]):
     Where calls are awaited, neither the constructor nor `from_url` sends anything: a named setting
     (`order`, ...) is written, or refused, at the first call. And `size()` stands there for `len`.
     """
+
+    def _start(self) -> None:
+        from dpq.link.connections import Connections
+        from dpq.link.listener import Listener
+        from dpq.link.session import QueueSession
+        from dpq.link.waiter import sleep
+        from dpq.queue.lease_renewal import Keeper
+
+        connections = Connections(self._redis, self._durability)
+        session = QueueSession(
+            self._redis,
+            connections,
+            self._operations,
+            durability=self._durability,
+            queue_name=self.queue_name,
+        )
+        self._leases = Keeper(self._extend_many, self.queue_name)
+        self._waiters: dict[tuple[str, ...], Waiters] = {}  # by the markers that they wait on
+        calls = partial(Listener, connections.nodes, self._operations.marker)
+        self._listener, self._ends = calls(), calls(f"{{{self.queue_name}}}")
+        self._sleep = sleep
+        self._started(session)
+
+    def _waiters_on(self, markers: tuple[str, ...]) -> Waiters:
+        """Return the waiters on the markers of queues, kept for the next call."""
+        from dpq.link.waiter import Waiters
+
+        if markers not in self._waiters:
+            new = Waiters(self._session.connections, markers)
+            self._waiters.setdefault(markers, new)  # another thread may have been faster
+        return self._waiters[markers]
 
     @overload
     @classmethod
@@ -333,22 +365,15 @@ class DPQ(QueueLife[P]):
         """
         return self._take(max_tasks, timeout, visibility)
 
-    def _look_or_wait(
+    def _take(
         self,
         most: int,
         timeout: float | None,
         visibility: float | None,
-        sleep: Sleep,
         wanted: tuple[str, str] | tuple[()] = (),
     ) -> list[Task[P]]:
-        """Take tasks, or the wanted task alone, and wait for them with `sleep`."""
-        if wanted:
-            verb = self._operations.pop
-            return self._readable(self._session.run(verb, 1, visibility, wanted=wanted))
-        if timeout is not None and (timeout != 0 or type(timeout) is bool):
-            milliseconds("timeout", timeout)
-        found = look_or_wait([self], most, timeout, visibility, sleep)
-        return self._readable(found[1]) if found else []
+        """Take tasks, or the wanted task alone, and wait for them."""
+        return (take([self], most, timeout, visibility, wanted))[1]
 
     @overload
     def lease(
@@ -1104,11 +1129,34 @@ class DPQ(QueueLife[P]):
         return self._session.run(self._operations.check)
 
 
+def take(
+    queues: Sequence[DPQ[P]],
+    most: int,
+    timeout: float | None,
+    visibility: float | None,
+    wanted: tuple[str, str] | tuple[()] = (),
+) -> tuple[DPQ[P], list[Task[P]]]:
+    """Take tasks of the first queue that has any; a call that is cancelled gives them back."""
+    if timeout is not None and (timeout != 0 or type(timeout) is bool):
+        milliseconds("timeout", timeout)
+    look = partial(look_or_wait, queues, most, timeout, visibility, wanted)
+    found = queues[0]._shielded(look, _give_back)
+    return (found[0], found[0]._readable(found[1])) if found else (queues[0], [])
+
+
+def _give_back(found: tuple[DPQ[Any], Batch[Any]] | None) -> None:
+    if found:
+        queue, batch = found
+        release = queue._operations.release
+        queue._session.run_all([release(task, 0, None) for task in batch.tasks])
+
+
 def look_or_wait(
     queues: Sequence[DPQ[P]],
     most: int,
     timeout: float | None,
     visibility: float | None,
+    wanted: tuple[str, str] | tuple[()],
     sleep: Sleep,
 ) -> tuple[DPQ[P], Batch[P]] | None:
     """Ask queue after queue for tasks; if none has any, wait for a marker of any with `sleep`."""
@@ -1121,7 +1169,8 @@ def look_or_wait(
         for index, queue in enumerate(queues):
             before = by_queue[index]
             own = before[0].mine if before else waiter
-            batch = queue._session.run(queue._operations.pop, most, visibility, own)
+            pop = queue._operations.pop
+            batch = queue._session.run(pop, most, visibility, own, wanted=wanted)
             by_queue[index] = watches_after(batch, before)
             if batch.failed or batch.tasks:
                 return queue, batch
@@ -1166,18 +1215,5 @@ def pop_first(
             f"queues is {queues!r}: it must be a list of at least one {DPQ.__name__}"
         )
     check_one_client(named, DPQ)
-    if timeout is not None:
-        milliseconds("timeout", timeout)
-    look = partial(look_or_wait, named, 1, timeout, visibility)
-    if found := named[0]._shielded(look, _give_back):
-        queue, batch = found
-        for task in queue._readable(batch):
-            return queue, task
-    return None, None
-
-
-def _give_back(found: tuple[DPQ[Any], Batch[Any]] | None) -> None:
-    if found:
-        queue, batch = found
-        for task in batch.tasks:
-            queue.release(task)
+    queue, tasks = take(named, 1, timeout, visibility)
+    return (queue, tasks[0]) if tasks else (None, None)

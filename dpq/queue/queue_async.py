@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from dpq.limits.answers import Headers
     from dpq.limits.budget import Budget
     from dpq.limits.limits import Adaptive, Quota, RateLimit, Reserve
+    from dpq.link.waiter_async import AsyncWaiters
     from dpq.model.reports import BatchState, Problem, QueueStats
     from dpq.model.task import Task
     from dpq.model.task_data import Result
@@ -93,6 +94,37 @@ class AsyncDPQ(AsyncQueueLife[P]):
     Where calls are awaited, neither the constructor nor `from_url` sends anything: a named setting
     (`order`, ...) is written, or refused, at the first call. And `size()` stands there for `len`.
     """
+
+    def _start(self) -> None:
+        from dpq.link.connections_async import AsyncConnections
+        from dpq.link.listener_async import AsyncListener
+        from dpq.link.session_async import AsyncQueueSession
+        from dpq.link.waiter_async import sleep
+        from dpq.queue.lease_renewal_async import AsyncKeeper
+
+        connections = AsyncConnections(self._redis, self._durability)
+        session = AsyncQueueSession(
+            self._redis,
+            connections,
+            self._operations,
+            durability=self._durability,
+            queue_name=self.queue_name,
+        )
+        self._leases = AsyncKeeper(self._extend_many, self.queue_name)
+        self._waiters: dict[tuple[str, ...], AsyncWaiters] = {}  # by the markers that they wait on
+        calls = partial(AsyncListener, connections.nodes, self._operations.marker)
+        self._listener, self._ends = calls(), calls(f"{{{self.queue_name}}}")
+        self._sleep = sleep
+        self._started(session)
+
+    def _waiters_on(self, markers: tuple[str, ...]) -> AsyncWaiters:
+        """Return the waiters on the markers of queues, kept for the next call."""
+        from dpq.link.waiter_async import AsyncWaiters
+
+        if markers not in self._waiters:
+            new = AsyncWaiters(self._session.connections, markers)
+            self._waiters.setdefault(markers, new)  # another thread may have been faster
+        return self._waiters[markers]
 
     @overload
     @classmethod
@@ -332,22 +364,15 @@ class AsyncDPQ(AsyncQueueLife[P]):
         """
         return await self._take(max_tasks, timeout, visibility)
 
-    async def _look_or_wait(
+    async def _take(
         self,
         most: int,
         timeout: float | None,
         visibility: float | None,
-        sleep: Sleep,
         wanted: tuple[str, str] | tuple[()] = (),
     ) -> list[Task[P]]:
-        """Take tasks, or the wanted task alone, and wait for them with `sleep`."""
-        if wanted:
-            verb = self._operations.pop
-            return self._readable(await self._session.run(verb, 1, visibility, wanted=wanted))
-        if timeout is not None and (timeout != 0 or type(timeout) is bool):
-            milliseconds("timeout", timeout)
-        found = await look_or_wait_async([self], most, timeout, visibility, sleep)
-        return self._readable(found[1]) if found else []
+        """Take tasks, or the wanted task alone, and wait for them."""
+        return (await take_async([self], most, timeout, visibility, wanted))[1]
 
     @overload
     def lease(
@@ -1109,11 +1134,34 @@ class AsyncDPQ(AsyncQueueLife[P]):
         return await self._session.run(self._operations.check)
 
 
+async def take_async(
+    queues: Sequence[AsyncDPQ[P]],
+    most: int,
+    timeout: float | None,
+    visibility: float | None,
+    wanted: tuple[str, str] | tuple[()] = (),
+) -> tuple[AsyncDPQ[P], list[Task[P]]]:
+    """Take tasks of the first queue that has any; a call that is cancelled gives them back."""
+    if timeout is not None and (timeout != 0 or type(timeout) is bool):
+        milliseconds("timeout", timeout)
+    look = partial(look_or_wait_async, queues, most, timeout, visibility, wanted)
+    found = await queues[0]._shielded(look, _give_back)
+    return (found[0], found[0]._readable(found[1])) if found else (queues[0], [])
+
+
+async def _give_back(found: tuple[AsyncDPQ[Any], Batch[Any]] | None) -> None:
+    if found:
+        queue, batch = found
+        release = queue._operations.release
+        await queue._session.run_all([release(task, 0, None) for task in batch.tasks])
+
+
 async def look_or_wait_async(
     queues: Sequence[AsyncDPQ[P]],
     most: int,
     timeout: float | None,
     visibility: float | None,
+    wanted: tuple[str, str] | tuple[()],
     sleep: Sleep,
 ) -> tuple[AsyncDPQ[P], Batch[P]] | None:
     """Ask queue after queue for tasks; if none has any, wait for a marker of any with `sleep`."""
@@ -1126,7 +1174,8 @@ async def look_or_wait_async(
         for index, queue in enumerate(queues):
             before = by_queue[index]
             own = before[0].mine if before else waiter
-            batch = await queue._session.run(queue._operations.pop, most, visibility, own)
+            pop = queue._operations.pop
+            batch = await queue._session.run(pop, most, visibility, own, wanted=wanted)
             by_queue[index] = watches_after(batch, before)
             if batch.failed or batch.tasks:
                 return queue, batch
@@ -1171,18 +1220,5 @@ async def pop_first_async(
             f"queues is {queues!r}: it must be a list of at least one {AsyncDPQ.__name__}"
         )
     check_one_client(named, AsyncDPQ)
-    if timeout is not None:
-        milliseconds("timeout", timeout)
-    look = partial(look_or_wait_async, named, 1, timeout, visibility)
-    if found := await named[0]._shielded(look, _give_back):
-        queue, batch = found
-        for task in queue._readable(batch):
-            return queue, task
-    return None, None
-
-
-async def _give_back(found: tuple[AsyncDPQ[Any], Batch[Any]] | None) -> None:
-    if found:
-        queue, batch = found
-        for task in batch.tasks:
-            await queue.release(task)
+    queue, tasks = await take_async(named, 1, timeout, visibility)
+    return (queue, tasks[0]) if tasks else (None, None)
