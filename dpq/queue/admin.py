@@ -6,14 +6,15 @@ from __future__ import annotations  # the import makes no model for each `Task[P
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Generic
 
+from dpq.explain.drain import MAX_OVER_SECONDS, Drain
 from dpq.model.filter import EVERY_TASK, Filter
 from dpq.model.task import DeadTask, P, TaskState
 from dpq.model.validation import number
 from dpq.queue.life import pause
+from dpq.verbs.bulk import Bulk, BulkAction
 from dpq.verbs.stored import chosen_by, some_ids
 
 if TYPE_CHECKING:
-    from dpq.explain.drain import Drain
     from dpq.explain.operations import Operations
     from dpq.limits.states import LimitState
     from dpq.link.session import QueueSession
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from dpq.model.queue_settings import Bounds, WhenFull
     from dpq.model.reports import BatchState, BulkProgress, Imported, LeaseInfo, WorkerInfo
     from dpq.queue.life import QueueLife
-    from dpq.verbs.bulk import BulkAction
 
 
 class Admin(Generic[P]):
@@ -61,8 +61,6 @@ class Admin(Generic[P]):
 
         Source: docs/design.md, "Drain time".
         """
-        from dpq.explain.drain import MAX_OVER_SECONDS
-
         before = None
         if over is not None:
             number("over", over, "seconds", 0.001, MAX_OVER_SECONDS)
@@ -163,8 +161,6 @@ class Admin(Generic[P]):
 
     def count(self, chosen: Filter) -> int:
         """Count the tasks that pass a filter, in bounded steps; without a state, the live ones."""
-        from dpq.verbs.bulk import Bulk
-
         dead = getattr(chosen, "state", None) is TaskState.DEAD
         bulk = Bulk(self._operations, "purge" if dead else "cancel", chosen)
         return self._session.run(bulk.count_all)
@@ -202,8 +198,6 @@ class Admin(Generic[P]):
         Raises:
             ConfigurationError: The action takes no such tasks.
         """
-        from dpq.verbs.bulk import Bulk
-
         value = priority if action == "update" else reason
         bulk = Bulk(
             self._operations, action, EVERY_TASK if chosen is None else chosen, value, rate, by

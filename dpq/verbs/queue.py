@@ -7,7 +7,6 @@ results. The queue objects know this class only. No I/O.
 
 from __future__ import annotations  # the import makes no model for each `Task[P]`
 
-import heapq
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -31,19 +30,16 @@ from dpq.limits.signals import (
 )
 from dpq.model.backoff import delay_after
 from dpq.model.errors import ConfigurationError, LeaseLostError, QueueFullError
-from dpq.model.filter import filter_text
 from dpq.model.priority import priority_or_none
-from dpq.model.reports import BatchState, LeaseInfo
+from dpq.model.reports import BatchState
 from dpq.model.schedule import Later, claim
 from dpq.model.task import Cost, P, Push, Task
 from dpq.model.validation import (
     MAX_BATCH,
-    MAX_SECONDS,
     delay_milliseconds,
     error_line,
     label,
     milliseconds,
-    number,
     one_line,
     whole_number,
 )
@@ -61,7 +57,7 @@ from dpq.verbs.history import HistoryOperations
 from dpq.verbs.pushing import Checked, PushChecker, needs_clock, with_ids, with_times
 from dpq.verbs.shortcut import Shortcut
 from dpq.verbs.stored import StoredOperations
-from dpq.verbs.workers import WorkerOperations, lease_info
+from dpq.verbs.workers import WorkerOperations
 
 T = TypeVar("T")
 
@@ -105,7 +101,6 @@ class QueueOperations(
     client: Any = None
 
     def __init__(self, description: Description[P]) -> None:
-        """Build the operations of a queue."""
         super().__init__(description)
         self._pushes = PushChecker(description)
         self._backoff = description.backoff
@@ -277,7 +272,7 @@ class QueueOperations(
 
     def _ack(self, task: Task[P], cost: Cost | None, result: str) -> Steps[bool]:
         """Finish a task; `ack_many` calls it too, whose span is that of all its tasks."""
-        later, told = None, write_spent(cost)
+        told = write_spent(cost)
         short = self._short_ack
         goes = short.expected and not told and not result and _is_plain(leased(task))
         if goes and (not short.left or short.is_open()):
@@ -286,15 +281,14 @@ class QueueOperations(
             if (yield command if task.group else command._replace(keys=command.keys[:4])):
                 return True
             short.refuse()
-        while True:
-            args = [self._now(), leased(task).id, _token(task, later, told)]
+        done: Any = None
+        while done is None or isinstance(done, Later):  # repeat for a cron task's later time
+            args = [self._now(), leased(task).id, _token(task, done, told)]
             if result:
                 args.append(f"{result}\n")
             done = yield self._command("ack", args, partial(replies.read_ack, task.id))
-            if not isinstance(done, Later):
-                short.expect(bool(done) and _is_plain(task))
-                return bool(done)
-            later = done
+        short.expect(bool(done) and _is_plain(task))
+        return bool(done)
 
     def ack_many(
         self,
@@ -403,18 +397,14 @@ class QueueOperations(
         if delay is None:
             chance = random.random()  # noqa: S311 - spreads load, guards nothing
             delay = delay_after(task.backoff or self._backoff, task.attempt, chance)
-        message, source = "" if error is None else one_line(error), source or source_of(error)
+        ms, message = delay_milliseconds(delay), "" if error is None else one_line(error)
+        source = source or source_of(error)
         more = _trimmed(write_spent(cost), *priority_or_none(priority), source)
-        return self._failed(task, (delay_milliseconds(delay), message, *more))
-
-    def _failed(self, task: Task[P], tail: tuple[int | str, ...]) -> Steps[int]:
-        later = None
-        while True:
-            args = [self._now(), task.id, _token(task, later), *tail]
+        done: Any = None
+        while done is None or isinstance(done, Later):  # repeat for a cron task's later time
+            args = [self._now(), task.id, _token(task, done), ms, message, *more]
             done = yield self._command("fail", args, partial(replies.read_fail, task.id))
-            if not isinstance(done, Later):
-                return int(done)
-            later = done
+        return int(done)
 
     def bury(
         self,
@@ -500,30 +490,6 @@ class QueueOperations(
     def next_event(self) -> Steps[int | None]:
         """Return the ms until the next event."""
         return self._ask("next_event", [self._now()], replies.read_wait)
-
-    # Looking at all of it
-
-    def held(
-        self, count: int, worker: str | None, older_than: float | None
-    ) -> Steps[list[LeaseInfo]]:
-        """List leases, the longest held first, with the workers that hold them."""
-        count = whole_number("n", count, 0, 10**9)
-        if older_than is not None:
-            number("older_than", older_than, "seconds", 0, MAX_SECONDS)
-        if worker is not None:
-            filter_text("worker", worker)
-        page = yield from self.all_leases()
-        told = yield from self.told()  # after the leases: a heartbeat may have come meanwhile
-        leases = (lease_info(self.queue_name, task, now, told) for task, now in page.values())
-        chosen = (
-            lease
-            for lease in leases
-            if lease.held_seconds >= (older_than or 0.0)
-            and (worker is None or worker in (lease.worker, lease.worker_id))
-        )
-        return heapq.nsmallest(
-            count, chosen, key=lambda lease: (lease.since, lease.token, lease.id)
-        )
 
 
 def _trimmed(*texts: str) -> tuple[str, ...]:

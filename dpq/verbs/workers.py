@@ -1,14 +1,16 @@
 """The operations about workers: their heartbeats, their list, and their leases. No I/O."""
 
+import heapq
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from dpq.model.errors import ConfigurationError
+from dpq.model.filter import filter_text
 from dpq.model.moments import moment_of
 from dpq.model.reports import LeaseInfo, WorkerInfo
 from dpq.model.task import Task, TaskState
-from dpq.model.validation import MAX_NAME_BYTES, label, one_line
+from dpq.model.validation import MAX_NAME_BYTES, MAX_SECONDS, label, number, one_line, whole_number
 from dpq.script.command import CommandMaker, Steps, same, together
 from dpq.script.records import UNREADABLE, make_task
 from dpq.script.values import in_rows, read_texts
@@ -129,6 +131,27 @@ class WorkerOperations(CommandMaker):
         )
         found = dict(row for _, *page in pages for row in in_rows(page, 2))
         return _read(self.queue_name, found, int(pages[-1][0]))
+
+    def held(
+        self, count: int, worker: str | None, older_than: float | None
+    ) -> Steps[list[LeaseInfo]]:
+        count = whole_number("n", count, 0, 10**9)
+        if older_than is not None:
+            number("older_than", older_than, "seconds", 0, MAX_SECONDS)
+        if worker is not None:
+            filter_text("worker", worker)
+        page = yield from self.all_leases()
+        told = yield from self.told()  # after the leases: a heartbeat may have come meanwhile
+        leases = (lease_info(self.queue_name, task, now, told) for task, now in page.values())
+        chosen = (
+            lease
+            for lease in leases
+            if lease.held_seconds >= (older_than or 0.0)
+            and (worker is None or worker in (lease.worker, lease.worker_id))
+        )
+        return heapq.nsmallest(
+            count, chosen, key=lambda lease: (lease.since, lease.token, lease.id)
+        )
 
     def all_leases(self) -> Steps[dict[str, tuple[Task[Any], float]]]:
         """Read all leases by id, without payloads: each task, and the server's time, ms."""
