@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpq.limits.signals import RateLimited, Reject, Release, Signal
 from dpq.model.display import attempt_of
+from dpq.model.errors import DPQError, LeaseLostError
 from dpq.model.log_fields import fields
 from dpq.model.validation import MAX_NAME_BYTES, error_line, one_line
 from dpq.script.refusals import GIVEN_UP
@@ -95,6 +96,13 @@ class EndLog:
             "delivery was ended before"
         )
         self._log(logging.WARNING, "lease_lost", queue, task, text, action, reason=action)
+
+    def doubtful(self, queue: str, task: Task[Any], error: DPQError) -> None:
+        """Log that the end of a delivery came too late, or is not confirmed."""
+        if isinstance(error, LeaseLostError):
+            self.lost(queue, task, error.action)
+        else:
+            self._log(logging.WARNING, "not_confirmed", queue, task, "%s: task %s: %s", error)
 
     def ended(
         self, queue: str, task: Task[Any], error: BaseException, reply: object = None

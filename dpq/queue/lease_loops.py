@@ -7,18 +7,14 @@ left early, its last task is not acked. A `with` knows how its body was left, so
 delivery at once. The loop must not send anything while an object is deleted.
 """
 
-import logging
 from types import TracebackType
 from typing import Any, Generic, Self
 
 from dpq.limits.signals import signal_of
 from dpq.model.errors import LeaseLostError, NotConfirmedError
-from dpq.model.log_fields import fields
 from dpq.model.task import P, Task
 from dpq.model.validation import milliseconds
 from dpq.queue.lease_renewal import Leases
-
-log = logging.getLogger(__name__)
 
 RECHECK_SECONDS = 1.0
 """Seconds between two looks for live tasks of other consumers: their acks wake no waiter."""
@@ -56,11 +52,6 @@ class LeaseLoop(Generic[P]):
             # The `let_go` of the keeper would wait for a lock.
             Leases.let_go(self._queue._leases, task)
 
-    def _tell(self, error: Exception) -> None:
-        event = "lease_lost" if isinstance(error, LeaseLostError) else "not_confirmed"
-        name = self._queue.queue_name
-        log.warning("%s: %s", name, error, extra=fields(event, queue=name))
-
     def __iter__(self) -> Self:
         self._leave()
         return self
@@ -76,8 +67,8 @@ class LeaseLoop(Generic[P]):
             try:
                 queue._finish(queue.ack, done)
             # The task is done, or another consumer has it.
-            except (LeaseLostError, NotConfirmedError) as error:
-                self._tell(error)
+            except (LeaseLostError, NotConfirmedError) as doubt:
+                queue._end_log.doubtful(queue.queue_name, done, doubt)
         while not self._over:
             if tasks := queue._take(1, 0 if self._until_empty else None, self._visibility):
                 return self._hold(tasks)

@@ -189,12 +189,7 @@ class Permit:
 
 
 def take_permit(queue: Any, request: PermitRequest) -> Permit:
-    """Wait for units of a limit."""
-    return Permit(queue, *take_units(queue, request))
-
-
-def take_units(queue: Any, request: PermitRequest) -> tuple[Caller, float]:
-    """Wait for units of a limit; return the caller that has them, and the seconds it has waited.
+    """Wait for units of a limit.
 
     A question goes on though its caller is cancelled: what its answer gives is given back.
     """
@@ -236,4 +231,4 @@ def take_units(queue: Any, request: PermitRequest) -> tuple[Caller, float]:
         if not asking:
             queue._finish(give_up)
         raise
-    return caller, time.monotonic() - began
+    return Permit(queue, caller, time.monotonic() - began)

@@ -188,12 +188,7 @@ class AsyncPermit:
 
 
 async def take_permit_async(queue: Any, request: PermitRequest) -> AsyncPermit:
-    """Wait for units of a limit."""
-    return AsyncPermit(queue, *await take_units_async(queue, request))
-
-
-async def take_units_async(queue: Any, request: PermitRequest) -> tuple[Caller, float]:
-    """Wait for units of a limit; return the caller that has them, and the seconds it has waited.
+    """Wait for units of a limit.
 
     A question goes on though its caller is cancelled: what its answer gives is given back.
     """
@@ -235,4 +230,4 @@ async def take_units_async(queue: Any, request: PermitRequest) -> tuple[Caller, 
         if not asking:
             queue._finish(give_up)
         raise
-    return caller, time.monotonic() - began
+    return AsyncPermit(queue, caller, time.monotonic() - began)

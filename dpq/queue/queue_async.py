@@ -7,7 +7,6 @@ starts in another way in threads than in an event loop stands in the modules `li
 
 from __future__ import annotations  # the import makes no model for each `Task[P]`
 
-import logging
 import math
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
@@ -35,7 +34,6 @@ from typing import (
 from dpq.limits.permit import DEFAULT_LEASE, PermitRequest
 from dpq.limits.signals import Scope, Signal, signal_of
 from dpq.model.errors import ConfigurationError, LeaseLostError, NotConfirmedError
-from dpq.model.log_fields import fields
 from dpq.model.results import DEFAULT_KEEP, NO_RESULT, progress_text, result_line
 from dpq.model.task import Cost, KeyOptions, P, Popped, Push, TaskState, task_state
 from dpq.model.validation import milliseconds
@@ -60,8 +58,6 @@ if TYPE_CHECKING:
     from dpq.script.command import Steps
     from dpq.script.replies import Batch, Kept
 
-
-log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 A = ParamSpec("A")
@@ -448,11 +444,8 @@ class AsyncDPQ(AsyncQueueLife[P]):
                 reply = await self._finish(self._end, self._operations.finish, task, error)
                 if failed:
                     self._end_log.ended(self.queue_name, task, error, reply)
-            except LeaseLostError as lost:
-                self._end_log.lost(self.queue_name, task, lost.action)
-            except NotConfirmedError as unconfirmed:  # the error of the body is more useful
-                about = fields("not_confirmed", queue=self.queue_name, task_id=task.id)
-                log.warning("%s: %s", self.queue_name, unconfirmed, extra=about)
+            except (LeaseLostError, NotConfirmedError) as doubt:  # the body's error is more useful
+                self._end_log.doubtful(self.queue_name, task, doubt)
 
     def leases(
         self, visibility: float | None = None, *, until_empty: bool = False
