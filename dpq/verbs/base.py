@@ -137,8 +137,6 @@ def named_settings(given: dict[str, Any]) -> dict[str, str]:
 
 
 def bounds_of(settings: dict[str, str]) -> Bounds:
-    """Read the bounds from the settings of a queue."""
-
     def bound(name: str) -> int | None:
         text = settings.get(name, "0")
         return (int(text) or None) if text.isdecimal() else None
@@ -281,7 +279,6 @@ class OperationsBase(CommandMaker, Generic[P]):
         yield [self._command("register", [self.queue_name], same)]
 
     def unregister(self) -> Steps[Any]:
-        """Remove the queue from the registry."""
         return self._ask("unregister", [self.queue_name], same)
 
     def drop(self) -> Steps[None]:

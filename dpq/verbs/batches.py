@@ -37,8 +37,6 @@ _Counts = Mapping[tuple[str, str], int]
 
 
 class BatchOperations(OperationsBase[P]):
-    """Every operation on batches."""
-
     def batch(self, name: str) -> Steps[BatchState]:
         args = ["", label("batch", name)]
         texts = yield self._command("batches", args, read_texts)

@@ -121,7 +121,6 @@ class Bulk:
         rate: float | None = None,
         by: str | None = None,
     ) -> None:
-        """Check an action; nothing is sent yet."""
         if not isinstance(chosen, Filter):
             raise ConfigurationError(
                 f"chosen is {chosen!r:.200}: it must be a Filter; leave it out for all tasks"
@@ -153,7 +152,6 @@ class Bulk:
         self.searched = self.left = 0
 
     def progress(self, *, stopped: bool = False) -> BulkProgress:
-        """Return what is done so far."""
         names = BulkProgress.model_fields.keys() - {"stopped"}
         return BulkProgress(stopped=stopped, **{name: getattr(self, name) for name in names})
 
@@ -172,7 +170,6 @@ class Bulk:
         return self.progress(stopped=not going)
 
     def count_all(self) -> Steps[int]:
-        """Count all tasks that pass."""
         while (yield from self.count_some()):
             pass
         return self.count
@@ -223,5 +220,4 @@ class Bulk:
         return self.action == "update" and bool(task.priority == self.value)
 
     def tell(self) -> Steps[None]:
-        """Add the one event of the action."""
         return tell(self._operations, self.action, self.done, self.value, self.by)

@@ -26,8 +26,6 @@ _POSITION = re.compile(r"\d{1,20}-\d{1,20}", re.ASCII)
 
 
 class HistoryOperations(CommandMaker):
-    """Every operation on the history and the events of a queue."""
-
     def remember(self) -> Steps[int]:
         """Store a slot, unless this minute has one."""
         return self._ask("remember", [self._now()], int)

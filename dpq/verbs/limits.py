@@ -26,8 +26,6 @@ from dpq.script.values import in_rows, read_texts
 
 
 class LimitOperations(CommandMaker):
-    """Every operation about limits."""
-
     def set_limit(
         self, rules: LimitRules, by: str = "", expected: str | None = None
     ) -> Steps[None]:
@@ -188,7 +186,6 @@ class LimitOperations(CommandMaker):
 
 
 def read_permit(reply: list[Any]) -> PermitAnswer:
-    """Read the reply of acquire."""
     if reply[0] == Code.NOT_FOUND:
         members = reply[1].decode().split("\t")[1:]
         return PermitAnswer(Code.NOT_FOUND, 0.0, members=tuple(members))

@@ -53,8 +53,6 @@ class Outcome(NamedTuple):
 
 
 class StoredOperations(OperationsBase[P]):
-    """Every operation on stored tasks, results and progress."""
-
     # Looking
 
     def get(self, id_: str | None, key: str | None) -> Steps[Task[P]]:
@@ -173,7 +171,6 @@ class StoredOperations(OperationsBase[P]):
     # Results and progress
 
     def outcome(self, id_: str) -> Steps[Outcome]:
-        """Read what has become of a task."""
         known = task_id(id_)
         return self._ask("result", [self._now(), known], partial(read_outcome, known))
 
@@ -330,7 +327,6 @@ def some_ids(ids: Iterable[str] | str | None) -> Sequence[str] | None:
 
 
 def read_outcome(id_: str, reply: list[bytes]) -> Outcome:
-    """Read the reply of the script result."""
     kind, *rest = reply
     state = kind.decode()
     if state == "done":

@@ -87,8 +87,6 @@ _OF_THE_QUEUE = ("limits", "queue", "queue_rules"), ("gates", "", "queue_gate")
 
 
 class Export:
-    """One export of a queue, in steps."""
-
     def __init__(self, operations: QueueOperations[Any]) -> None:
         self._operations = operations
         self._settings: dict[str, str] = {}
@@ -247,7 +245,6 @@ class Import:
 
     @property
     def report(self) -> Imported:
-        """The counts so far."""
         before = self._seen["tasks"] - self._report["added"] - self._report["stored"]
         return Imported(**self._report | {"before": before, "damaged": self._seen["damaged"]})
 

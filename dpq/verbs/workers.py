@@ -78,8 +78,6 @@ class _Told(NamedTuple):
 
 
 class WorkerOperations(CommandMaker):
-    """Every operation about workers."""
-
     def beat(
         self,
         worker: str,
