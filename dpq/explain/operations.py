@@ -20,10 +20,9 @@ from dpq.model.history import FAILED_KINDS, Event
 from dpq.model.task import P, TaskState
 from dpq.script.command import Steps, all_of, task_id, together
 from dpq.script.remembered import read_slots
-from dpq.script.values import read_texts
 from dpq.verbs.base import Description
 from dpq.verbs.history import MINUTE
-from dpq.verbs.limits import limit_field, read_limits
+from dpq.verbs.limits import limit_field
 from dpq.verbs.queue import QueueOperations
 
 FAILURES = 200
@@ -56,16 +55,14 @@ class Operations(QueueOperations[P]):
         if found is None:
             raise TaskNotFoundError(id_, self.queue_name, "explain")
         scopes: list[str | None] = [None, found.group] if found.group else [None]
-        args = [self._now(), *(scope or "" for scope in scopes)]
-        now, *texts = yield self._command("view", args, read_texts)
-        limits = read_limits(scopes, {}, texts)
+        now, limits = yield from self.view(scopes)
         unattended = ""
         if found.state in {TaskState.READY, TaskState.WAITING}:
             verdict = yield from self.verdict()
             stuck = (*UNATTENDED, VerdictState.HANDLERS_BUSY)
             unattended = verdict.because * (verdict.state in stuck)
-        sentence, until = explain(found, limits, int(now), unattended)
-        return Explained(sentence, until, found.about_ms or None, int(now))
+        sentence, until = explain(found, limits, now, unattended)
+        return Explained(sentence, until, found.about_ms or None, now)
 
     def why(self, id_: str | None) -> Steps[str | Verdict]:
         """Say why a task is not running; without an id, make the verdict on the queue."""

@@ -340,7 +340,7 @@ class Admin(Generic[P]):
         if not self._session.checked:
             self._session.check_server()
         self._session.send(self._operations.drop())  # it works in any format
-        self._operations.forget()
+        self._operations.settings = None
 
 
 class DeadLetters(Generic[P]):

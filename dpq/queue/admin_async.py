@@ -339,7 +339,7 @@ class AsyncAdmin(Generic[P]):
         if not self._session.checked:
             await self._session.check_server()
         await self._session.send(self._operations.drop())  # it works in any format
-        self._operations.forget()
+        self._operations.settings = None
 
 
 class AsyncDeadLetters(Generic[P]):

@@ -7,7 +7,6 @@ left early, its last task is not acked. A `with` knows how its body was left, so
 delivery at once. The loop must not send anything while an object is deleted.
 """
 
-from types import TracebackType
 from typing import Any, Generic, Self
 
 from dpq.limits.signals import signal_of
@@ -94,12 +93,7 @@ class LeaseLoop(Generic[P]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         self.close(error)
 
     def __del__(self) -> None:

@@ -6,7 +6,6 @@ left early, its last task is not acked. A `with` knows how its body was left, so
 delivery at once. The loop must not send anything while an object is deleted.
 """
 
-from types import TracebackType
 from typing import Any, Generic, Self
 
 from dpq.limits.signals import signal_of
@@ -93,12 +92,7 @@ class AsyncLeaseLoop(Generic[P]):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         await self.close(error)
 
     def __del__(self) -> None:

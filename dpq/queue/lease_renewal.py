@@ -28,7 +28,6 @@ Key = tuple[str, int]
 LINGER_SECONDS = 10.0
 """Seconds that the keeper's thread stays after the last lease: a new thread takes 60 us."""
 
-
 _JITTER = 1 / 30
 """The largest random share of a lease by which an extension comes before the third."""
 
@@ -68,9 +67,7 @@ class Leases:
         self.queue_name = queue_name
         self.wake_at = float("inf")
         self._held: dict[Key, Lease] = {}
-        # Leases whose work has ended, and whose ack is not answered.
-        self._ending: dict[Key, Lease] = {}
-        self._third = LINGER_SECONDS  # a third of the shortest lease so far
+        self._ending: dict[Key, Lease] = {}  # their work has ended, and no ack is answered
         self._on_the_way: dict[Key, Lease] = {}  # leases that a call extends now
 
     def hold(self, tasks: Sequence[Task[Any]], seconds: float) -> list[Lease]:
@@ -81,7 +78,6 @@ class Leases:
             lease = held[task.id, task.token] = Lease(task, own, now)
             leases.append(lease)
             if lease.due < self.wake_at:
-                self._third = min(self._third, own / 3)
                 self._wake()
         return leases
 
@@ -122,7 +118,7 @@ class Leases:
         """Set `wake_at` and return it: the first due time; if no lease is held, a later time."""
         self.wake_at = float("inf")  # a lease that begins from here on wakes the keeper
         dues = (lease.due for _, lease in self._kept())
-        self.wake_at = min(dues, default=time.monotonic() + self._third)
+        self.wake_at = min(dues, default=time.monotonic() + LINGER_SECONDS)
         return self.wake_at
 
     def _due(self) -> dict[Key, Lease]:
@@ -218,10 +214,8 @@ class Keeper(Leases):
             self._news.clear()
             wait = self._plan() - time.monotonic()
             if self._closed or not (notified or self._kept()):
-                with self._starting:
-                    if (
-                        self._closed or not self._kept()
-                    ):  # a lease that begins later starts another thread
+                with self._starting:  # a lease that begins later starts another thread
+                    if self._closed or not self._kept():
                         self.wake_at, self._thread = float("inf"), None
                         return
             notified = self._news.wait(max(0.0, wait))

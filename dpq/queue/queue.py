@@ -19,7 +19,6 @@ from contextlib import (
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial, wraps
 from itertools import chain
-from types import TracebackType
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -182,12 +181,7 @@ class DPQ(QueueLife[P]):
         self._session.refusal = ""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # Adding

@@ -18,7 +18,6 @@ from contextlib import (
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial, wraps
 from itertools import chain
-from types import TracebackType
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -181,12 +180,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
         self._session.refusal = ""
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     # Adding

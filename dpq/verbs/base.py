@@ -195,7 +195,8 @@ def agree(queue_name: str, named: dict[str, str], reply: list[bytes]) -> dict[st
 class OperationsBase(CommandMaker, Generic[P]):
     """A queue and its settings, for every class of operations on it.
 
-    `settings` are the stored ones; None before they are read, and while the queue does not exist.
+    `settings` are the stored ones; None before they are read, and while the queue does not exist:
+    a new queue of its name may have others.
     """
 
     settings: dict[str, str] | None = None
@@ -210,10 +211,6 @@ class OperationsBase(CommandMaker, Generic[P]):
         self.conf = key_of(queue.name, "conf")  # the key that daemons glance at
 
     # Settings
-
-    def forget(self) -> None:
-        """Forget the settings: the queue is gone, and a new queue of its name may have others."""
-        self.settings = None
 
     def agree(self, settings: dict[str, str]) -> None:
         """Take over the stored settings."""

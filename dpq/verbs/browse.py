@@ -17,7 +17,7 @@ from dpq.script.command import Steps
 from dpq.script.records import stored_task
 from dpq.script.values import in_rows, read_texts
 from dpq.verbs.base import OperationsBase
-from dpq.verbs.limits import LimitOperations, read_limits
+from dpq.verbs.limits import LimitOperations
 
 LOOK = 1000
 """Tasks that one call of a script looks at: about 1 to 3 ms of server time."""
@@ -163,6 +163,5 @@ class BrowseOperations(LimitOperations, OperationsBase[P]):
         """Read the states of the queue, of the default of all groups, and of up to 98 groups."""
         scopes = [None, EVERY_GROUP, *groups]
         running, counted = yield from self._running(LEASES_COUNTED)
-        names = ["" if group is None else group for group in scopes]
-        now, *texts = yield self._command("view", [self._now(), *names], read_texts)
-        return States(read_limits(scopes, running, texts), counted, int(now))
+        now, states = yield from self.view(scopes, running)
+        return States(states, counted, now)

@@ -32,7 +32,7 @@ class LimitOperations(CommandMaker):
         warn_of_units(rules.units)
         now_ms = 0
         if rules.quotas:  # a quota carries the clock changes of 10 years from the server's time on
-            now_ms = int((yield self._command("view", [self._now()], read_texts))[0])
+            now_ms, _ = yield from self.view([])
         reset = secrets.randbelow(10**15) if rules.reset else ""
         args = [rules.text(now_ms), int(rules.reserves)]
         yield from self._set(rules.group, args, [reset, by], expected)
@@ -137,10 +137,7 @@ class LimitOperations(CommandMaker):
 
     def standing(self, group: str | None) -> Steps[tuple[str, str]]:
         """Read the rules of a limit, and those of every group, as `plain_rules`."""
-        scopes = [group, EVERY_GROUP]
-        args = [self._now(), *("" if each is None else each for each in scopes)]
-        _, *texts = yield self._command("view", args, read_texts)
-        own, every = read_limits(scopes, Counter(), texts)
+        _, (own, every) = yield from self.view([group, EVERY_GROUP])
         return own.rules, every.rules
 
     def group(self, name: str) -> Steps[LimitState]:
@@ -161,11 +158,16 @@ class LimitOperations(CommandMaker):
         running, _ = yield from self._running()
         states: list[LimitState] = []
         for start in range(0, len(groups), 100):
-            some = groups[start : start + 100]
-            args = [self._now(), *("" if group is None else group for group in some)]
-            _, *texts = yield self._command("view", args, read_texts)
-            states += read_limits(some, running, texts)
+            states += (yield from self.view(groups[start : start + 100], running))[1]
         return states
+
+    def view(
+        self, groups: Sequence[str | None], running: Mapping[str, int] | None = None
+    ) -> Steps[tuple[int, list[LimitState]]]:
+        """Read the server's clock, ms, and limits; `running` counts leases, as `_running`."""
+        args = [self._now(), *("" if group is None else group for group in groups)]
+        now, *texts = yield self._command("view", args, read_texts)
+        return int(now), read_limits(groups, running or {}, texts)
 
     def _running(self, enough: int = sys.maxsize) -> Steps[tuple[Counter[str], bool]]:
         """Count leases by group and member; return False as well if there were `enough` of them."""

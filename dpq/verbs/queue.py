@@ -121,8 +121,7 @@ class QueueOperations(
                 if short.pause:
                     short.expect(True)
                 return id_
-            short.refuse()
-            short.expect(True)  # try the short way again after a while
+            short.refuse(again=True)
         return (yield from self._push((checked,), ids=ids))[0]
 
     def check_push(self, push: Push[P]) -> None:
@@ -164,8 +163,7 @@ class QueueOperations(
             if (yield self._command("push_plain", args, _FIRST)) == 0:
                 self._short_push.expect(True)
                 return ids
-            self._short_push.refuse()
-            self._short_push.expect(True)  # try the short way again after a while
+            self._short_push.refuse(again=True)
         command = self._command("push", args, partial(replies.read_ids, self.queue_name, ids, keys))
         try:
             while (yield command):  # there is no queue yet, or it was dropped meanwhile

@@ -36,8 +36,8 @@ class Shortcut:
             if self._in_a_row > FORGIVEN_AFTER:
                 self.pause = 0
 
-    def refuse(self) -> None:
-        """Note that the short way was tried in vain."""
-        self.expected = False
+    def refuse(self, *, again: bool = False) -> None:
+        """Note that the short way was tried in vain; with `again`, later calls still try it."""
+        self.expected = again
         self._in_a_row = 0
         self.pause = self.left = min(2 * self.pause + 1, LONGEST_PAUSE)
