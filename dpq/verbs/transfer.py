@@ -82,6 +82,8 @@ To export another key of a queue: add its part here and in lua/export.lua, make 
 are left out, and docs/operations.md says so."""
 
 
+_KINDS = ("end", "seen", "id", "limit", "gate", "batch", "damaged")
+
 _OF_THE_QUEUE = ("limits", "queue", "queue_rules"), ("gates", "", "queue_gate")
 """The sections that begin with a setting of the queue: its name there, and the setting."""
 
@@ -206,16 +208,11 @@ def _counted(stats: QueueStats) -> dict[str, int]:
 
 
 class Line(NamedTuple):
-    """A line of an export: its number, from 1, and its fields."""
+    """A line of an export: its number, from 1, the field by which its kind is known, and all."""
 
     number: int
+    kind: str
     fields: Mapping[str, Any]
-
-    @property
-    def kind(self) -> str:
-        """Its kind: the field by which it is known."""
-        kinds = ("end", "seen", "id", "limit", "gate", "batch", "damaged")
-        return next((kind for kind in kinds if kind in self.fields), "id")
 
 
 class Import:
@@ -252,19 +249,17 @@ class Import:
 
     def check(self) -> Iterator[None]:
         """Check all lines; yield now and then."""
-        lines, seen = _read(self._source()), self._seen
-        line = next(lines, Line(1, {}))
-        _checked(line, self._check_header)
-        seen["lines"] = 1
-        for line in lines:
+        seen, line = self._seen, Line(1, "", {})
+        for line in _read(self._source()):
+            try:
+                (self._check_line if seen["lines"] else self._check_header)(line)
+            except ValueError as error:
+                raise ExportFileError(line.number, str(error)) from None
             seen["lines"] += 1
             if line.kind == "end":
                 break
             if line.number % PAGE == 0:
                 yield
-            if counted := {"id": "tasks", "limit": "limits", "damaged": "damaged"}.get(line.kind):
-                seen[counted] += 1
-            _checked(line, self._check_line)
         if line.kind != "end":
             raise ExportFileError(
                 seen["lines"],
@@ -299,8 +294,12 @@ class Import:
                 if read.seals:
                     self._callbacks[read.seals] = entry.id
                 self._of_batches[read.batch, entry.state] += 1
+                self._seen["tasks"] += 1
             case "limit":
                 _rules_of(line)
+                self._seen["limits"] += 1
+            case "damaged":
+                self._seen["damaged"] += 1
             case "seen":
                 seen_entry(line.fields)
             case "batch" | "gate":
@@ -435,14 +434,6 @@ class Import:
         return verbs._command("import", args, same)
 
 
-def _checked(line: Line, check: Callable[[Line], None]) -> None:
-    """Check a line; an error names its number."""
-    try:
-        check(line)
-    except ValueError as error:
-        raise ExportFileError(line.number, str(error)) from None
-
-
 def _size(line: Line) -> int:
     return sum(len(str(each)) for name, each in line.fields.items() if name[0] == "p")
 
@@ -508,7 +499,7 @@ def _read(lines: Iterable[str | bytes]) -> Iterator[Line]:
             raise ExportFileError(number, f"it is no JSON: {error}. Nothing was imported") from None
         if not isinstance(fields, dict):
             raise ExportFileError(number, f"it is {fields!r:.200}: it must be an object")
-        yield Line(number, fields)
+        yield Line(number, next((kind for kind in _KINDS if kind in fields), "id"), fields)
 
 
 @contextmanager
