@@ -1,27 +1,26 @@
 """Renewal of leases while their tasks run: many leases in one call, at a third of their time.
 
-`DPQ` and the workers hold their leases here. It must not end a delivery.
+`DPQ` and the workers hold their leases here; the keepers of the modules `life` extend them.
 """
 
+from __future__ import annotations  # the import makes no model for each `Task[P]`
+
 import logging
-import threading
 import time
 from collections.abc import Callable, Sequence
 from random import random as chance
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpq.model.log_fields import fields
-from dpq.model.task import Task
 from dpq.queue.end_log import about
+
+if TYPE_CHECKING:
+    from dpq.model.task import Task
 
 log = logging.getLogger(__name__)
 
 Lost = Callable[[], object]
 """A function that is called once when a lease is lost."""
-
-Extend = Callable[[Sequence[tuple[Task[Any], float]]], list[bool | None]]
-"""A function that extends leases by their seconds. It returns
-False for each that is lost, None if its task was cancelled."""
 
 Key = tuple[str, int]
 
@@ -171,60 +170,3 @@ class Leases:
 def wanted(leases: dict[Key, Lease]) -> list[tuple[Task[Any], float]]:
     """List the tasks to extend, each with its seconds."""
     return [(lease.task, lease.seconds) for lease in leases.values()]
-
-
-class Keeper(Leases):
-    """Extends held leases from a thread of its own, which ends soon after the last lease."""
-
-    def __init__(self, extend: Extend, queue_name: str = "") -> None:
-        super().__init__(queue_name)
-        self._extend = extend
-        self._news = threading.Event()
-        self._starting = threading.Lock()
-        self._thread: threading.Thread | None = None
-        self._beat = threading.Lock()
-        self._closed = False
-
-    def let_go(self, task: Task[Any]) -> bool:
-        """Stop to extend a lease; no extension is under way when this returns."""
-        held = super().let_go(task)
-        if (task.id, task.token) in self._on_the_way:
-            with self._beat:
-                pass
-        return held
-
-    end = let_go
-
-    def close(self) -> None:
-        """Stop all extensions, until another lease is held; held leases may still be let go."""
-        self._closed = True
-        self._news.set()
-
-    def _wake(self) -> None:
-        with self._starting:
-            self._closed = False
-            if self._thread is None or not self._thread.is_alive():  # a forked child has no thread
-                self._thread = threading.Thread(target=self._run, name="dpq-leases", daemon=True)
-                self._thread.start()
-        self._news.set()
-
-    def _run(self) -> None:
-        notified = True
-        while True:
-            self._news.clear()
-            wait = self._plan() - time.monotonic()
-            if self._closed or not (notified or self._kept()):
-                with self._starting:  # a lease that begins later starts another thread
-                    if self._closed or not self._kept():
-                        self.wake_at, self._thread = float("inf"), None
-                        return
-            notified = self._news.wait(max(0.0, wait))
-            with self._beat:
-                self._on_the_way = leases = self._due()
-                try:
-                    if leases:
-                        self._extended(leases, self._extend(wanted(leases)))
-                except Exception:  # on any error the thread goes on, or no lease would be extended
-                    self._put_off(leases)
-                finally:
-                    self._on_the_way = {}

@@ -40,7 +40,7 @@ from dpq.model.validation import milliseconds
 from dpq.queue.base import QueueSettings, check_one_client, wanted_task
 from dpq.queue.end_log import log_failed
 from dpq.queue.inside import process_name
-from dpq.queue.life import THROWN_AWAY, QueueLife
+from dpq.queue.life import THROWN_AWAY, Keeper, QueueLife
 
 if TYPE_CHECKING:
     from dpq.explain.verdict import Verdict
@@ -96,7 +96,6 @@ class DPQ(QueueLife[P]):
         from dpq.link.listener import Listener
         from dpq.link.session import QueueSession
         from dpq.link.waiter import sleep
-        from dpq.queue.lease_renewal import Keeper
 
         connections = Connections(self._redis, self._durability)
         session = QueueSession(

@@ -39,7 +39,7 @@ from dpq.model.validation import milliseconds
 from dpq.queue.base import QueueSettings, check_one_client, wanted_task
 from dpq.queue.end_log import log_failed
 from dpq.queue.inside import process_name
-from dpq.queue.life_async import THROWN_AWAY, AsyncQueueLife
+from dpq.queue.life_async import THROWN_AWAY, AsyncKeeper, AsyncQueueLife
 
 if TYPE_CHECKING:
     from dpq.explain.verdict import Verdict
@@ -95,7 +95,6 @@ class AsyncDPQ(AsyncQueueLife[P]):
         from dpq.link.listener_async import AsyncListener
         from dpq.link.session_async import AsyncQueueSession
         from dpq.link.waiter_async import sleep
-        from dpq.queue.lease_renewal_async import AsyncKeeper
 
         connections = AsyncConnections(self._redis, self._durability)
         session = AsyncQueueSession(

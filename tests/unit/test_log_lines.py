@@ -16,7 +16,7 @@ from dpq.cli._terminal import PIPE_BYTES, JsonLines
 from dpq.limits.permit import HeldPermit
 from dpq.model.display import CleanRecords
 from dpq.model.log_fields import FIELDS, fields
-from dpq.queue.lease_renewal import Keeper
+from dpq.queue.life import Keeper
 
 EVIL = "\x1b\x9b\x7f\u202e\u2028\u2029\x85\x0b\x0c\x1c\n\r\t\ud800{}\"'\\,é"
 TEXTS = st.text(st.characters() | st.sampled_from(EVIL), max_size=60)
