@@ -152,18 +152,12 @@ class Permit:
         try:
             yield
         except (DPQError, RedisError) as error:
-            queue, host = self._queue.queue_name, self._caller.request.host
+            queue, host, line = self._queue.queue_name, self._caller.request.host, error_line(error)
+            more = {"group": self.group, "member": self.member, "reason": what, "error": line}
             log.warning(
                 "%s: cannot %s of group %r%s: %s",
-                *(queue, what, self.group, f", host {host!r}" if host else "", error_line(error)),
-                extra=fields(
-                    "permit_not_told",
-                    queue=queue,
-                    group=self.group,
-                    member=self.member,
-                    reason=what,
-                    error=error_line(error),
-                ),
+                *(queue, what, self.group, f", host {host!r}" if host else "", line),
+                extra=fields("permit_not_told", queue=queue, **more),
             )
 
     @property

@@ -12,7 +12,7 @@ from dpq.limits.cost import warn_of_units
 from dpq.limits.limits import EVERY_GROUP, Quota, RateLimit
 from dpq.limits.permit import Caller, HeldPermit, PermitAnswer
 from dpq.limits.pools import UNTIL_OPENED_MS, member_name
-from dpq.limits.rules import LimitRules, plain_rules
+from dpq.limits.rules import LimitRules, plain_rules, rules_words
 from dpq.limits.signals import RateLimited, require_scope, status_text
 from dpq.limits.states import LimitState, MemberState, QuotaState, reason_of
 from dpq.model.errors import ConfigurationError, LimitChangedError
@@ -52,8 +52,6 @@ class LimitOperations(CommandMaker):
             args = [self._now(), limit_field(group), *rules, walk, cursor, *more]
             walk, cursor = yield self._command("set_limit", args, read_texts)
             if walk == "changed":
-                from dpq.limits.rules import rules_words
-
                 raise LimitChangedError(cursor, rules_words(cursor, group) or "none")
 
     def delay_group(

@@ -103,8 +103,6 @@ class QueueOperations(
     def __init__(self, description: Description[P]) -> None:
         super().__init__(description)
         self._pushes = PushChecker(description)
-        self._backoff = description.backoff
-        self._visibility_ms = description.visibility_ms
         self._read_batch = partial(replies.read_batch, description.codec)
         self._short_push, self._short_pop, self._short_ack = Shortcut(), Shortcut(), Shortcut()
 
@@ -200,7 +198,7 @@ class QueueOperations(
         If `ahead_ms` is given, limits may also let tasks begin that much later (`Batch.waits_ms`),
         and there may be `beyond` more of them.
         """
-        most, ms = whole_number("max_tasks", most, 1, MAX_BATCH), self._visibility_ms
+        most, ms = whole_number("max_tasks", most, 1, MAX_BATCH), self.description.visibility_ms
         if visibility is not None:
             ms = milliseconds("visibility", visibility, least=0.001)
         read = partial(self._read_batch, lease_ms=ms)
@@ -394,7 +392,7 @@ class QueueOperations(
         leased(task)
         if delay is None:
             chance = random.random()  # noqa: S311 - spreads load, guards nothing
-            delay = delay_after(task.backoff or self._backoff, task.attempt, chance)
+            delay = delay_after(task.backoff or self.description.backoff, task.attempt, chance)
         ms, message = delay_milliseconds(delay), "" if error is None else one_line(error)
         source = source or source_of(error)
         more = _trimmed(write_spent(cost), *priority_or_none(priority), source)
