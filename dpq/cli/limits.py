@@ -20,7 +20,7 @@ from dpq.model.errors import ConfigurationError
 from dpq.model.moments import say_moment
 from dpq.model.rates import many
 from dpq.model.validation import label
-from dpq.verbs.history import MAX_EVENTS
+from dpq.verbs.browse import MAX_EVENTS
 from dpq.views import limits as views
 from dpq.views.words import this_user
 

@@ -21,7 +21,7 @@ from dpq.model.task import P, TaskState
 from dpq.script.command import Steps, all_of, task_id, together
 from dpq.script.remembered import read_slots
 from dpq.verbs.base import Description
-from dpq.verbs.history import MINUTE
+from dpq.verbs.browse import MINUTE
 from dpq.verbs.limits import limit_field
 from dpq.verbs.queue import QueueOperations
 

@@ -1,20 +1,25 @@
-"""The read-only operations of screens: bounded pages over tasks, groups and dead letters. No I/O.
+"""The operations of screens: pages over tasks, groups and dead letters, history, events. No I/O.
 
 Each call of a script looks at no more than `LOOK` tasks, so that none holds the server up.
 """
 
 from __future__ import annotations  # the import makes no model for each `Task[P]`
 
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from dpq.limits.limits import EVERY_GROUP
 from dpq.limits.states import LimitState
+from dpq.model.errors import ConfigurationError
 from dpq.model.filter import Filter
+from dpq.model.history import CHANGES, Event, Granted, Slot
 from dpq.model.task import P, Task
-from dpq.model.validation import milliseconds
-from dpq.script.command import Steps
+from dpq.model.validation import milliseconds, number, whole_number
+from dpq.script.command import Steps, task_id
 from dpq.script.records import stored_task
+from dpq.script.remembered import read_events, read_granted, read_slots
 from dpq.script.values import in_rows, read_texts
 from dpq.verbs.base import OperationsBase
 from dpq.verbs.limits import LimitOperations
@@ -33,6 +38,20 @@ PAGE_BYTES = 1024 * 1024
 
 LEASES_COUNTED = 500
 """Leases that are counted by group for one page; with more, the counts are lower bounds."""
+
+MINUTE, QUARTER = 60, 900
+"""Seconds of the two kinds of slots."""
+
+MINUTES, QUARTERS = 1440, 1344
+"""Slots of each kind that are kept: a day, and 14 days. Source: lua/lib/remember.lua."""
+
+GRANTED_MINUTES = 60
+"""Slots of what limits have granted. Source: lua/lib/remember.lua."""
+
+MAX_EVENTS = 1000
+"""Events in one answer, and events that one step looks at."""
+
+_POSITION = re.compile(r"\d{1,20}-\d{1,20}", re.ASCII)
 
 Position = tuple[str, bytes] | None
 """Score and member of the last task that was looked at; None for the start."""
@@ -165,3 +184,41 @@ class BrowseOperations(LimitOperations, OperationsBase[P]):
         running, counted = yield from self._running(LEASES_COUNTED)
         now, states = yield from self.view(scopes, running)
         return States(states, counted, now)
+
+    # History and events
+
+    def remember(self) -> Steps[int]:
+        """Store a slot, unless this minute has one."""
+        return self._ask("remember", [self._now()], int)
+
+    def history(self, seconds: float) -> Steps[list[Slot]]:
+        number("seconds", seconds, "seconds", 1, QUARTERS * QUARTER)
+        is_day = seconds <= MINUTES * MINUTE
+        ring, length, kept = ("m", MINUTE, MINUTES) if is_day else ("q", QUARTER, QUARTERS)
+        most = min(kept, int(seconds // length) + 1)
+        return self._ask("history", [self._now(), ring, most], partial(read_slots, length))
+
+    def granted(self) -> Steps[list[Granted]]:
+        """Read what limits had granted at each minute of the last hour."""
+        return self._ask("history", [self._now(), "u", GRANTED_MINUTES], read_granted)
+
+    def events(
+        self, after: str, limit: int, id_: str | None = None, kinds: str | Collection[str] = ()
+    ) -> Steps[list[Event]]:
+        """Read events behind a position, or the newest ones; the oldest first."""
+        most = whole_number("limit", limit, 1, MAX_EVENTS)
+        if after and not (isinstance(after, str) and _POSITION.fullmatch(after)):
+            raise ConfigurationError(
+                f"after is {after!r}: it must be the id of an event of this queue"
+            )
+        wanted = [kinds] if isinstance(kinds, str) else list(kinds)
+        by_hand = "1" if wanted and set(wanted) <= set(CHANGES) else ""
+        chosen = ["" if id_ is None else task_id(id_), by_hand, *wanted]
+        look = MAX_EVENTS if any(chosen) else most
+        place, found = after, list[Event]()
+        while True:
+            args = ["newer" if after else "older", place, look, *chosen]
+            place, events = yield self._command("events", args, read_events)
+            found += events
+            if not place or len(found) >= most:
+                return found[:most] if after else found[:most][::-1]

@@ -53,9 +53,7 @@ from dpq.script.task_ids import new_ids
 from dpq.verbs.base import BATCH_BYTES, Description, in_batches
 from dpq.verbs.batches import BatchOperations
 from dpq.verbs.browse import BrowseOperations
-from dpq.verbs.history import HistoryOperations
 from dpq.verbs.pushing import Checked, PushChecker, needs_clock, with_ids, with_times
-from dpq.verbs.shortcut import Shortcut
 from dpq.verbs.stored import StoredOperations
 from dpq.verbs.workers import WorkerOperations
 
@@ -85,13 +83,54 @@ LEAST_PLAIN_MS = 10_000
 EXTEND_BATCH = 250
 """Leases extended in one round trip. Source: benchmarks/README.md."""
 
+LONGEST_PAUSE = 63
+"""Calls for which the short way is not tried, after several refusals."""
+
+FORGIVEN_AFTER = 64
+"""Calls that go the short way in a row, after which earlier refusals count no more."""
+
+
+class Shortcut:
+    """The decision whether the next call tries the short way: a script for what most queues need.
+
+    If there is more to do, such a script changes nothing, and the whole script must be asked: one
+    more round trip. So a call goes the short way only if it could have answered the call before,
+    or is the first. After a refusal, the next calls do not try it. Threads may share it.
+    """
+
+    def __init__(self) -> None:
+        self.expected = True  # a call has gone, or could have gone, the short way
+        self.pause = 0  # calls that did not try it after the last refusal; 0 if that is forgiven
+        self.left = 0  # calls that do not try it from now on
+        self._in_a_row = 0
+
+    def is_open(self) -> bool:
+        """Return True if the next call is to try the short way."""
+        if self.left:
+            self.left -= 1
+            return False
+        return self.expected
+
+    def expect(self, plain: bool) -> None:
+        """Note whether a call has gone, or could have gone, the short way."""
+        self.expected = plain
+        if self.pause and plain:
+            self._in_a_row += 1
+            if self._in_a_row > FORGIVEN_AFTER:
+                self.pause = 0
+
+    def refuse(self, *, again: bool = False) -> None:
+        """Note that the short way was tried in vain; with `again`, later calls still try it."""
+        self.expected = again
+        self._in_a_row = 0
+        self.pause = self.left = min(2 * self.pause + 1, LONGEST_PAUSE)
+
 
 class QueueOperations(
     BrowseOperations[P],
     WorkerOperations,
     StoredOperations[P],
     BatchOperations[P],
-    HistoryOperations,
 ):
     """Every operation on a queue; those without a docstring are as in `DPQ` and `q.admin`.
 

@@ -21,7 +21,7 @@ from dpq.model.validation import one_line
 from dpq.queue.inside import operations_of, session_of
 from dpq.script.command import Steps
 from dpq.types import Event
-from dpq.verbs.history import MAX_EVENTS
+from dpq.verbs.browse import MAX_EVENTS
 from dpq.views.charts import Span, Story, story
 from dpq.views.sampler import Directory, Snapshot, Watch, ask_all, one_each, read_all
 from dpq.views.shared import Shared

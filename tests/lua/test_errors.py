@@ -93,7 +93,7 @@ def test_a_buried_task_that_was_pushed_again(q, probe):
 
 def test_events_of_one_task_in_a_long_stream(q, probe, clock, monkeypatch):
     """They are found in bounded steps, in both directions, of some kinds or of all."""
-    monkeypatch.setattr("dpq.verbs.history.MAX_EVENTS", 10)
+    monkeypatch.setattr("dpq.verbs.browse.MAX_EVENTS", 10)
     task_id, _ = q.push("x", 9), q.push("y", 8, max_attempts=99)
     q.fail(probe.pop(), "a", delay=60)
     for n in range(25):
