@@ -1,10 +1,9 @@
 # Made from lease_loops_async.py by `make twins`: change that file, not this one.
 """`q.leases()`: a loop over tasks, whose leases are extended while the body runs.
 
-A blocking queue calls it. A `for` does not tell its iterator how the body has ended. But if the
-`for` takes a next step, the body came to its end. Only such a step acks a task. So if a loop is
-left early, its last task is not acked. A `with` knows how its body was left, so it ends the
-delivery at once. The loop must not send anything while an object is deleted.
+A `for` does not tell its iterator how the body has ended. But if it takes a next step, the body
+came to its end: only such a step acks a task, so the last one of a loop that is left early is not
+acked. A `with` knows how its body was left. Nothing is sent while an object is deleted.
 """
 
 from typing import Any, Generic, Self
@@ -20,12 +19,9 @@ RECHECK_SECONDS = 1.0
 
 
 class LeaseLoop(Generic[P]):
-    """The tasks of a queue, one after the other; see `DPQ.leases`.
+    """The tasks of a queue, one after the other; see `DPQ.leases`."""
 
-    The loop remembers the task that it has handed out last.
-    """
-
-    _task: Task[P] | None = None
+    _task: Task[P] | None = None  # that it has handed out last
     _over = False
 
     def __init__(self, queue: Any, visibility: float | None, until_empty: bool) -> None:

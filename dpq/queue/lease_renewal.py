@@ -34,8 +34,7 @@ _JITTER = 1 / 30
 class Lease:
     """One lease that is held, and extended by `seconds` when it is `due` (monotonic seconds).
 
-    It is not `alive` once it is let go or lost; `cancelled`, if its task was. `lost` is called
-    then.
+    It is not `alive` once it is let go or lost (`cancelled`: its task was), when `lost` is called.
     """
 
     __slots__ = ("alive", "cancelled", "due", "lost", "seconds", "task")
@@ -49,10 +48,7 @@ class Lease:
         self.renew(now)
 
     def renew(self, now: float) -> None:
-        """Note that the lease was extended just now.
-
-        Leases that many programs took at once are not extended at once for ever.
-        """
+        """Note that the lease was extended; leases that were taken at once drift apart."""
         self.due = now + self.seconds * (1 / 3 - _JITTER * chance())  # noqa: S311 - no secret
 
 

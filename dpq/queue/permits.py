@@ -183,10 +183,7 @@ class Permit:
 
 
 def take_permit(queue: Any, request: PermitRequest) -> Permit:
-    """Wait for units of a limit.
-
-    A question goes on though its caller is cancelled: what its answer gives is given back.
-    """
+    """Wait for units of a limit; a question of a cancelled caller goes on, and is given back."""
     began = time.monotonic()
     caller, listener = Caller(request, began), queue._listener
     asking = gone = False

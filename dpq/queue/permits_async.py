@@ -182,10 +182,7 @@ class AsyncPermit:
 
 
 async def take_permit_async(queue: Any, request: PermitRequest) -> AsyncPermit:
-    """Wait for units of a limit.
-
-    A question goes on though its caller is cancelled: what its answer gives is given back.
-    """
+    """Wait for units of a limit; a question of a cancelled caller goes on, and is given back."""
     began = time.monotonic()
     caller, listener = Caller(request, began), queue._listener
     asking = gone = False

@@ -157,8 +157,7 @@ def aging_rate(settings: dict[str, str]) -> float:
 
 
 def agree(queue_name: str, named: dict[str, str], reply: list[bytes]) -> dict[str, str]:
-    """Read all stored settings from the reply of configure; refuse a client that contradicts
-    them."""
+    """Read all stored settings from a reply; refuse a client that contradicts them."""
     settings = read_settings(reply)
     stored_format = settings.get("format", STORAGE_FORMAT)
     if stored_format != STORAGE_FORMAT:
@@ -239,8 +238,7 @@ class OperationsBase(CommandMaker, Generic[P]):
         return bounds_of((yield from self.stored_settings()))
 
     def await_room(self, producer: Producer, *, leave: bool = False) -> Steps[bool]:
-        """Let a producer stand in the line, or leave it; True if it is to wait until it is
-        called."""
+        """Let a producer stand in the line, or leave it; True if it is to wait for a call."""
         place, ms = producer.place or producer.id, 0 if leave else producer.wait_ms
         args = [self._now(), producer.group, place, ms, producer.channel]
         stands, text = yield self._command("await_room", args, tuple[Any, ...])
@@ -257,9 +255,7 @@ class OperationsBase(CommandMaker, Generic[P]):
         mode = 2 if replace else int(create)
         args = [self._now(), STORAGE_FORMAT, mode, *flat]
         command = self._command("configure", args, read)
-        # `Confirmation` confirms settings with the first task.
-        settings: dict[str, str] = yield command._replace(needs_confirmation=False)
-        return settings
+        return once(command._replace(needs_confirmation=False))  # the first task confirms them
 
     def stored_settings(self) -> Steps[dict[str, str]]:
         """Read the settings, without checks."""

@@ -109,8 +109,7 @@ class BrowseOperations(LimitOperations, OperationsBase[P]):
         *,
         newest: bool = False,
     ) -> Steps[Found]:
-        """Find up to `most` tasks among the next `look`; with `most` 0 only count them. `newest`
-        begins with the last task of the state."""
+        """Find up to `most` tasks among the next `look`, or the last; with `most` 0 count them."""
         tasks: list[Task[Any]] = []
         state = chosen.of_state
         passed, looked, left, size = 0, 0, 1, PAGE_BYTES

@@ -216,8 +216,7 @@ def limit_field(group: str | None) -> str:
 def read_limits(
     groups: Sequence[str | None], running: Mapping[str, int], texts: Sequence[str]
 ) -> list[LimitState]:
-    """Read the objects that view returns; `running` counts the running tasks by group (None: the
-    queue)."""
+    """Read the objects that view returns; `running` counts the running tasks by group."""
     states = []
     for group, view in zip(groups, map(json.loads, texts), strict=True):
         own, text, unreadable = (view.get(name, "") for name in ("field", "rules", "unreadable"))

@@ -99,8 +99,7 @@ class Export:
         self._cursor = "0"
 
     def steps(self) -> Iterator[Callable[[], Steps[list[str]]]]:
-        """Yield the operations that make the lines; at the end raise an error if tasks are
-        missing."""
+        """Yield the operations that make the lines; then raise an error if tasks are missing."""
         yield self._begin
         for section in SECTIONS:
             yield partial(self._page, section)
@@ -450,22 +449,18 @@ def _number(name: str, text: Any, most: int = MOST_COUNT) -> int:
 def _checked_settings(said: Any) -> dict[str, str]:
     """Check the settings of an export as those that a client names."""
     found = said if isinstance(said, dict) else {}
-    texts = {name: found[name] for name in (*SHARED, *CAPS) if name in found}
-    named: dict[str, Any] = {
-        name: text
-        if name in ("order", "fairness", "payloads", "when_full")
-        else _number(name, text)
-        for name, text in texts.items()
-        if name != "aging"
-    }
-    named.pop("aging_since", None)
+    named: dict[str, Any] = {name: found[name] for name in (*SHARED, *CAPS) if name in found}
+    for name, text in named.items():
+        if name not in ("order", "aging", "fairness", "payloads", "when_full"):
+            named[name] = _number(name, text)
+    since = {name: str(named.pop(name)) for name in ("aging_since",) if name in named}
     if "dead_max_age" in named:
         named["dead_max_age"] /= 1000
-    if "aging" in texts:
-        named["aging"] = aging_rate({"aging": str(texts["aging"])})
+    if "aging" in named:
+        named["aging"] = aging_rate({"aging": str(named["aging"])})
     checked = named_settings(named)
     agree("", checked, [])
-    return checked | {name: texts[name] for name in texts.keys() & {"aging_since"}}
+    return checked | since
 
 
 def _require_text(kind: str, fields: Mapping[str, Any]) -> None:
