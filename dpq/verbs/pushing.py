@@ -98,6 +98,13 @@ _EXCLUDES = {
 }
 """The arguments that do not go with another one, and why."""
 
+_AT_AN_END = (
+    ("key", "batch", "after", "every", "cron", "at"),
+    "this is the task at the end of a batch",
+    "it runs once, is in no batch, and is due at the end of that batch, or `delay` later",
+)
+"""The arguments that do not go with the task at the end of a batch, and why."""
+
 _CHOICES = ("on_duplicate", get_args(OnDuplicate)), ("on_dead", get_args(OnDead))
 
 
@@ -109,20 +116,21 @@ class PushChecker(Generic[P]):
         self._max_attempts = queue.max_attempts
         self._most = _text_of(self._max_attempts)
 
-    def check(self, push: Push[P], trace: str = "") -> Checked:
+    def check(self, push: Push[P], trace: str = "", seals: str | None = None) -> Checked:
         """Check one push; `trace` is the traceparent that its task is to carry, or ""."""
         if not isinstance(push, Push):
-            raise _no_push(push)
+            raise ConfigurationError(f"a push is {push!r}: it must be a Push(payload, ...)")
         payload, priority, delay, group = push[:4]
         if (
             trace
+            or seals is not None
             or push[4:] != _USUAL
             or delay != 0
             or type(priority) is not int
             or type(push.cost) is not int
             or not -EXACT_INT <= priority <= EXACT_INT
         ):
-            options = self.options(push, trace)
+            options = self.options(push, trace, seals)
             body = self._codec.encode(payload)
             text = options["priority"]
             plain = options.keys() <= _OF_PLAIN and text.lstrip("-").isdecimal()
@@ -138,26 +146,13 @@ class PushChecker(Generic[P]):
             return self.options(push, ""), body
         return str(-priority), f"{self._most} {priority}\t{group}\n".encode() + body
 
-    def check_callback(self, batch: str, push: Push[P], trace: str = "") -> Checked:
-        """Check the push of a task that waits for the end of a batch."""
-        if not isinstance(push, Push):
-            raise _no_push(push)
-        return self.options_of_callback(batch, push, trace), self._codec.encode(push.payload)
-
-    def options_of_callback(self, batch: str, push: Push[Any], trace: str = "") -> Options:
-        """Check such a push without its payload; return its options."""
-        name = label("batch", batch)
-        why = "it runs once, is in no batch, and is due at the end of that batch, or `delay` later"
-        refused = ("key", "batch", "after", "every", "cron", "at")
-        _refuse(push, refused, "this is the task at the end of a batch", why)
-        options = self.options(push, trace)
-        options["seals"] = name
-        return options
-
-    def options(self, push: Push[Any], trace: str = "") -> Options:
-        """Check a push without its payload; return its options."""
+    def options(self, push: Push[Any], trace: str = "", seals: str | None = None) -> Options:
+        """Check a push without its payload, of the task at the end of the batch `seals`, if any."""
         text, residual = encode_priority(push.priority)
         options: Options = {"priority": text, "max_attempts": self._max_attempts}
+        if seals is not None:
+            options["seals"] = label("batch", seals)
+            _refuse(push, *_AT_AN_END)
         for name, value in zip(_NAMES, push[3:], strict=True):
             if value is not None and (check := _CHECKS.get(name)):
                 options[name] = check(name, value)
@@ -203,10 +198,6 @@ class PushChecker(Generic[P]):
             options["delay"], options["debounce_max"] = _debounce(push)
             options["on_duplicate"] = "rerun"
         return options
-
-
-def _no_push(push: Any) -> ConfigurationError:
-    return ConfigurationError(f"a push is {push!r}: it must be a Push(payload, ...)")
 
 
 def _refuse(push: Push[Any], names: Sequence[str], given: str, why: str) -> None:

@@ -216,7 +216,7 @@ class QueueOperations(
         """Seal a batch; `on_finish` is the push of the task that waits for its end."""
         if on_finish is None:
             return (yield from self.seal(name))
-        yield from self._push((self._pushes.check_callback(name, on_finish, trace),))
+        yield from self._push((self._pushes.check(on_finish, trace, name),))
         return (yield from self.batch(name))
 
     # Taking

@@ -307,12 +307,7 @@ class Import:
     def _entry(self, line: Line, **place: Any) -> tuple[TaskLine, Entry]:
         """Read the line of a task, and check it as its push was."""
         read = read_line(line.fields)
-        push, trace = push_of(read), read.trace or ""
-        options: Mapping[str, Any] = (
-            self._pushes.options_of_callback(read.seals, push, trace)
-            if read.seals
-            else self._pushes.options(push, trace)
-        )
+        options = self._pushes.options(push_of(read), read.trace or "", read.seals)
         return read, entry_of(read, options, line.fields, **place)
 
     # Import
