@@ -47,7 +47,7 @@ class QueueLife(QueueBase[P]):
         if self._described.named:
             session.open()
 
-    def _shielded(self, look: Callable[[Sleep], T], _give_back: object) -> T:
+    def _shielded(self, look: Callable[[Sleep], T]) -> T:
         """Call `look`, which nothing cancels."""
         return look(self._sleep)
 

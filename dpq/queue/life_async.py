@@ -70,11 +70,7 @@ class AsyncQueueLife(QueueBase[P]):
             self._own_session.checked = checked
         return self._own_session
 
-    async def _shielded(
-        self,
-        look: Callable[[Sleep], Coroutine[Any, Any, T]],
-        give_back: Callable[[T], Awaitable[object]],
-    ) -> T:
+    async def _shielded(self, look: Callable[[Sleep], Coroutine[Any, Any, T]]) -> T:
         """Call `look`; if this call is cancelled, give back what `look` still takes."""
         stop = asyncio.get_running_loop().create_future()
         taking: asyncio.Task[T] | None = None
@@ -86,17 +82,18 @@ class AsyncQueueLife(QueueBase[P]):
         except BaseException:  # the call is cancelled, or a signal handler has raised
             stop.set_result(None)
             if taking and not (taking.done() and (taking.cancelled() or taking.exception())):
-                self._finish(self._give_back, taking, give_back)
+                self._finish(self._give_back, taking)
             raise
 
-    async def _give_back(
-        self, taking: asyncio.Task[T], give_back: Callable[[T], Awaitable[object]]
-    ) -> None:
+    async def _give_back(self, taking: asyncio.Task[Any]) -> None:
         """Give back what a cancelled pop has taken; if that fails, its leases run out."""
         from redis.exceptions import RedisError
 
         with suppress(DPQError, RedisError):
-            await give_back(await taking)
+            if found := await taking:
+                queue, batch = found
+                release = queue._operations.release
+                await queue._session.run_all([release(task, 0, None) for task in batch.tasks])
 
     def _finish(
         self, call: Callable[A, Coroutine[Any, Any, T]], *args: A.args, **named: A.kwargs

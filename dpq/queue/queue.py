@@ -1126,15 +1126,8 @@ def take(
     if timeout is not None and (timeout != 0 or type(timeout) is bool):
         milliseconds("timeout", timeout)
     look = partial(look_or_wait, queues, most, timeout, visibility, wanted)
-    found = queues[0]._shielded(look, _give_back)
+    found = queues[0]._shielded(look)
     return (found[0], found[0]._readable(found[1])) if found else (queues[0], [])
-
-
-def _give_back(found: tuple[DPQ[Any], Batch[Any]] | None) -> None:
-    if found:
-        queue, batch = found
-        release = queue._operations.release
-        queue._session.run_all([release(task, 0, None) for task in batch.tasks])
 
 
 def look_or_wait(

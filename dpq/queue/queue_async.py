@@ -1131,15 +1131,8 @@ async def take_async(
     if timeout is not None and (timeout != 0 or type(timeout) is bool):
         milliseconds("timeout", timeout)
     look = partial(look_or_wait_async, queues, most, timeout, visibility, wanted)
-    found = await queues[0]._shielded(look, _give_back)
+    found = await queues[0]._shielded(look)
     return (found[0], found[0]._readable(found[1])) if found else (queues[0], [])
-
-
-async def _give_back(found: tuple[AsyncDPQ[Any], Batch[Any]] | None) -> None:
-    if found:
-        queue, batch = found
-        release = queue._operations.release
-        await queue._session.run_all([release(task, 0, None) for task in batch.tasks])
 
 
 async def look_or_wait_async(

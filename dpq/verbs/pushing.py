@@ -265,11 +265,6 @@ def _text_of(max_attempts: int) -> str:
     return "" if max_attempts == COMMON_ATTEMPTS else str(max_attempts)
 
 
-def needs_clock(options: Options) -> bool:
-    """Return True if options name a moment, for which the server's clock must be known."""
-    return "at" in options or "cron" in options
-
-
 def with_times(options: Options, now_ms: int) -> Options:
     """Return options with the times that follow from the server's clock."""
     timed = options.copy()

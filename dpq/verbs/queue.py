@@ -53,7 +53,7 @@ from dpq.script.task_ids import new_ids
 from dpq.verbs.base import BATCH_BYTES, Description, in_batches
 from dpq.verbs.batches import BatchOperations
 from dpq.verbs.browse import BrowseOperations
-from dpq.verbs.pushing import Checked, PushChecker, needs_clock, with_ids, with_times
+from dpq.verbs.pushing import Checked, PushChecker, with_ids, with_times
 from dpq.verbs.stored import StoredOperations
 from dpq.verbs.workers import WorkerOperations
 
@@ -185,16 +185,13 @@ class QueueOperations(
                 if "after" in spec:
                     number = len(stored) + len(args) // 3
                     spec = with_ids(spec, number, [*stored, *ids])
-                if needs_clock(spec):
-                    # Ask for the server's clock, since this machine's clock may be wrong.
-                    if now_ms is None:
+                if "at" in spec or "cron" in spec:
+                    if now_ms is None:  # this machine's clock may be wrong
                         now_ms = yield from self.server_time()
                     spec = with_times(spec, now_ms)
                 if "key" in spec:
                     keys[len(args) // 3] = spec["key"]
-                args += (id_, to_json(spec), body)
-            else:
-                args += (id_, spec, body)
+            args += (id_, spec if isinstance(spec, str) else to_json(spec), body)
         plain = type(batch[0][0]) is str and type(batch[-1][0]) is str
         if plain and self._short_push.is_open():
             if (yield self._command("push_plain", args, _FIRST)) == 0:
