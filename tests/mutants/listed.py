@@ -513,9 +513,9 @@ Results._append | a failed write leaves half a line of a result | unit/batch
 
 # Transports
 Permit._logged | an answer that cannot be reported is lost | contract/transport_outages
-- queue, host = self
+- queue, host, line = self
 + raise
-+             queue, host = self
++             queue, host, line = self
 Exchange.send | an interrupt of a report leaves the answer open | contract/transport_outages
 -                 close(response)
 +                 pass
