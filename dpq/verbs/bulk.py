@@ -14,11 +14,11 @@ from dpq.model.filter import Filter
 from dpq.model.priority import encode_priority
 from dpq.model.reports import BulkProgress
 from dpq.model.task import TaskState
-from dpq.model.validation import label, number
+from dpq.model.validation import label
 from dpq.script.command import Steps, together
 from dpq.verbs.browse import LOOK_A_PAGE, Position
 from dpq.verbs.queue import QueueOperations
-from dpq.verbs.stored import chosen_by
+from dpq.verbs.stored import chosen_by, spacing_of
 
 BulkAction = Literal["cancel", "update", "run", "release", "bury", "replay", "purge"]
 """An action on many tasks."""
@@ -136,8 +136,7 @@ class Bulk:
             raise ConfigurationError(
                 f"{action!r} takes no reason: to choose tasks by theirs, give Filter(reason=...)"
             )
-        if rate is not None:
-            number("rate", rate, "tasks per second", 0.001, 1_000_000)
+        spacing_of(rate)  # raises if it is wrong
         self.action, self.chosen, self.value, self.rate = action, chosen, value, rate
         self.count = self.searched = self.left = self.done = self.missed = 0
         self.counted = False
@@ -149,7 +148,7 @@ class Bulk:
         chosen = self.chosen.state
         self._states = list(OF_STATES[self.action]) if chosen is None else [chosen]
         self._position: Position = None
-        self.searched = self.left = 0
+        self.left = 0
 
     def progress(self, *, stopped: bool = False) -> BulkProgress:
         names = BulkProgress.model_fields.keys() - {"stopped"}
@@ -180,8 +179,8 @@ class Bulk:
         chosen = self.chosen.of(state)
         if chosen.everything:
             stats = yield from self._operations.stats()
-            number_of = getattr(stats, state.value)
-            self.count, self.searched, self.left = self.count + number_of, number_of, 0
+            passed = getattr(stats, state.value)
+            self.count, self.searched = self.count + passed, self.searched + passed
             self._states.pop(0)
         else:
             found = yield from self._operations.search(chosen, self._position, 0, LOOK_A_PAGE)
@@ -189,9 +188,7 @@ class Bulk:
             self.count += found.passed
         if not self._states:
             self.counted = True
-            searched = self.searched
             self._begin()
-            self.searched = searched
         return not self.counted
 
     def step(self) -> Steps[bool]:
