@@ -462,6 +462,7 @@ def _require_text(kind: str, fields: Mapping[str, Any]) -> None:
     """Check a batch or a gate."""
     name, text = fields[kind], fields.get("text", 0)
     known = isinstance(name, str) and isinstance(text, str)
+    known = known and not re.search(r"[\ud800-\udfff]", name + text)  # no server takes these
     if not known or (kind == "batch" and not read_batch_state(label("batch", name), text)):
         raise ValueError(f"{kind} is {name!r:.200}, and its text {text!r:.200}: this is none")
 

@@ -167,6 +167,8 @@ def test_bad_fields_are_named(make, field, value):
         ExportFileError, match=f"line 2: .*({field.removesuffix('_ms')}|every|cron|batch)"
     ):
         other.admin.import_(export_of(GOOD | {"payload": 1, field: value}))
+    with pytest.raises(ExportFileError, match="line 2: gate is 'g', and its text"):
+        other.admin.import_(export_of({"gate": "g", "text": "\ud800"}))
     assert other.stats().pushed == 0
     with pytest.raises(ConfigurationError, match="does not exist"):
         lines_of(other)
