@@ -14,6 +14,7 @@ from dpq.explain.survey import Explained, Overview, Survey, read_survey
 from dpq.explain.verdict import Verdict, VerdictState, near_group, one_apart, verdict_of
 from dpq.explain.verdict_facts import ASKED_SECONDS, Facts
 from dpq.explain.waiting import Waiting, explain, read_waiting
+from dpq.limits.limits import EVERY_GROUP
 from dpq.limits.rules import LimitRules
 from dpq.model.errors import TaskNotFoundError
 from dpq.model.history import FAILED_KINDS, Event
@@ -143,8 +144,8 @@ class Operations(QueueOperations[P]):
 
     def limit_on_paper(self, group: str | None, rules: LimitRules | None) -> Steps[Paper]:
         """Read what stands of a limit; look at the drain with it and with other rules, or none."""
-        stands, every = yield from self.standing(group)
+        _, (own, every) = yield from self.view([group, EVERY_GROUP])
         field = limit_field(group)
         now = yield from self.drain_look(field)
         text = rules.text(int(now.now)) if rules else ""
-        return Paper(stands, every, now, (yield from self.drain_look(field, text)))
+        return Paper(own.rules, every.rules, now, (yield from self.drain_look(field, text)))

@@ -133,11 +133,6 @@ class LimitOperations(CommandMaker):
         states = yield from self._states([None, EVERY_GROUP, *sorted(_groups(fields))])
         return [state for state in states if state.group != EVERY_GROUP or "groups" in fields]
 
-    def standing(self, group: str | None) -> Steps[tuple[str, str]]:
-        """Read the rules of a limit, and those of every group, as `plain_rules`."""
-        _, (own, every) = yield from self.view([group, EVERY_GROUP])
-        return own.rules, every.rules
-
     def group(self, name: str) -> Steps[LimitState]:
         states = yield from self._states([label("group", name)])
         return states[0]
