@@ -19,7 +19,7 @@ from dpq.views.limits import make
 from dpq.views.sampler import Snapshot
 from dpq.views.words import say_state, verdict_data
 from dpq.views.workers import Working, working
-from dpq.web.forms import act_on_ids, act_on_worker, begin_job, job_json, job_of, value_of
+from dpq.web.forms import act_on_ids, act_on_worker, begin_job, job_json, job_of
 from dpq.web.limit_pages import closed_first, group_names, rules_of
 from dpq.web.pages import PAGE, filter_of, look_of, read_batches, shows_payloads
 from dpq.web.render import plain
@@ -48,11 +48,8 @@ MOST = 200
 
 def task_json(task: Any, payloads: bool = True) -> dict[str, Any]:
     """Write a task."""
-    fields = dict(task)
-    fields["priority"], fields["token"] = str(task.priority), str(task.token)
-    if payloads:
-        fields["payload"] = plain(task.payload)
-    else:
+    fields = dict(task) | {"priority": str(task.priority), "token": str(task.token)}
+    if not payloads:
         del fields["payload"]
     return {name: plain(value) for name, value in fields.items()}
 
@@ -83,15 +80,17 @@ def queues(call: Call) -> Response:
     start = read_whole(call.query.get("start", "0"), "start")
     shown = names[start : start + PAGE] if start >= 0 else []
     found = [
-        queue_json(name, snapshot) if snapshot else {"queue": name, "error": fault}
-        for name, snapshot, fault in call.site.snapshots(shown)
+        {"queue": name, "error": str(each)}
+        if isinstance(each, Exception)
+        else queue_json(name, each)
+        for name, each in call.site.snapshots(shown).items()
     ]
     return call.answer({"queues": found, "total": len(names)})
 
 
 def queue(call: Call) -> Response:
     """Read one queue."""
-    return call.answer(queue_json(call.name, call.site.snapshot(call.name)))
+    return call.answer(queue_json(call.name, call.snapshot))
 
 
 def tasks(call: Call) -> Response:
@@ -139,18 +138,15 @@ def limits(call: Call) -> Response:
 def history(call: Call) -> Response:
     """Read what the queue counted and held, minute by minute, or in quarters of an hour."""
     seconds = float(read_number(call.query.get("seconds", "3600"), "seconds"))
-    key = ("history", call.name, seconds)
-    slots = call.site.shared.get(key, lambda: call.queue.admin.history(seconds))
+    slots = call.once(("history", seconds), lambda: call.queue.admin.history(seconds))
     left_out: Any = {} if call.query.get("buckets") == "1" else {"__all__": BUCKETS}
     return call.answer_json(b'{"slots":%b}' % SLOTS.dump_json(slots, exclude=left_out))
 
 
 def events(call: Call) -> Response:
     """Read the events behind an event, or the newest events."""
-    after = call.query.get("after", "")
-    limit = read_whole(call.query.get("limit", "100"), "limit")
-    key = ("events", call.name, after, limit)
-    found = call.site.shared.get(key, lambda: call.queue.admin.events(after, limit))
+    after, limit = call.query.get("after", ""), read_whole(call.query.get("limit", "100"), "limit")
+    found = call.once(("events", after, limit), lambda: call.queue.admin.events(after, limit))
     return call.answer({"events": [event.model_dump(mode="json") for event in found]})
 
 
@@ -177,14 +173,14 @@ def worker_json(each: Working) -> dict[str, Any]:
 
 def workers(call: Call) -> Response:
     """List the workers of a queue."""
-    found = working([call.site.snapshot(call.name)])
+    found = working([call.snapshot])
     return call.answer({"workers": [worker_json(each) for each in found]})
 
 
 def leases(call: Call) -> Response:
     """List leases with their holders: the longest held of the 200 that end first."""
     found = [plain(each) | {"token": str(each.token)} for each, _ in leases_of(call)]
-    running = call.site.snapshot(call.name).stats.invisible  # without leases that have ended
+    running = call.snapshot.stats.invisible  # without leases that have ended
     return call.answer({"leases": found, "total": max(running, len(found))})
 
 
@@ -213,25 +209,20 @@ def worker_act(call: Call) -> Response:
 
 def act(call: Call) -> Response:
     """Act on tasks by their ids, or begin an action on all that match a filter."""
-    said = call.json
-    action = str(said.get("action"))
-    value = value_of(action, said.get("priority"), said.get("reason"))
-    ids = said.get("ids")
+    ids, chosen = call.json.get("ids"), call.json.get("filter")
     if ids is not None:
         if not isinstance(ids, list) or not all(isinstance(each, str) for each in ids):
             raise ConfigurationError("ids must be a list of texts")
-        done, missed = act_on_ids(call, action, ids, value)
+        _, done, missed = act_on_ids(call, ids)
         return call.answer({"done": done, "missed": missed})
-    chosen = said.get("filter")
     if not isinstance(chosen, dict):
         raise ConfigurationError("ids and filter are missing: give one of them")
-    found = filter_of(call, chosen, "dead" if action in ("replay", "purge") else None)
-    return call.answer(job_json(begin_job(call, action, found, value, said.get("rate"))), 202)
+    return call.answer(job_json(begin_job(call, chosen)), 202)
 
 
 def limit(call: Call) -> Response:
     """Set or clear the limit of the queue, of a group, or of every group (`*`)."""
-    group = call.part("group") if "group" in call.request.path_params else None
+    group = call.part("group") or None
     clears = call.request.method == "DELETE"
     expected = call.query.get("expected") if clears else call.json.get("expected")
     by = call.allow("limit", f"group={group!r} {'clear' if clears else repr(call.json)}")
@@ -242,7 +233,7 @@ def limit(call: Call) -> Response:
         return call.answer({"group": group, "windows": []})
     named = [group] if group not in (None, EVERY_GROUP) else []
     states = call.browse("states", named)[0]
-    return call.answer(plain(states[-1] if named else states[1 if group else 0]))
+    return call.answer(plain(states[-1] if group else states[0]))
 
 
 def job(call: Call) -> Response:

@@ -94,12 +94,7 @@ def plain(payload: Any) -> Any:
 
 def one_line_of(payload: Any) -> str:
     """Write a payload in a line of at most `CUT` characters."""
-    if size := bytes_text(payload):
-        return size
-    if isinstance(payload, str):
-        text = json.dumps(payload[: 2 * CUT], ensure_ascii=False)
-    else:
-        text = json.dumps(plain(payload), ensure_ascii=False)
+    text = bytes_text(payload) or json.dumps(plain(payload), ensure_ascii=False)
     return text if len(text) <= CUT else f"{text[:CUT]}…"
 
 
@@ -123,8 +118,9 @@ def json_safe(value: Any) -> Any:
     return value
 
 
-def environment() -> Environment:
-    """Make the environment of the templates: everything is escaped, a wrong name is an error."""
+def environment(**shared: Any) -> Environment:
+    """Make the environment of the templates: everything is escaped, a wrong name is an error.
+    All pages have what is `shared`."""
     made = Environment(
         loader=PackageLoader("dpq.web"),
         autoescape=True,
@@ -137,5 +133,5 @@ def environment() -> Environment:
     made.filters |= {function.__name__: function for function in filters}
     functions: list[Any] = [drain_ms, drawn, gauges, hangs, hour_chart, hour_text, limited_by]
     functions += [many, points, say_drain, say_quiet, say_state, spent, used_by]
-    made.globals |= {function.__name__: function for function in functions}
+    made.globals |= {function.__name__: function for function in functions} | shared
     return made

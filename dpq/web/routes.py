@@ -30,7 +30,7 @@ from dpq.web import api, forms, limit_pages, pages, server_pages, task_pages
 from dpq.web.access import HEADERS, Access
 from dpq.web.api import Row, openapi
 from dpq.web.pages import FILTERS
-from dpq.web.site import BODY_BYTES, LOGIN_BYTES, SAFE, Call, Site, View, is_for_programs
+from dpq.web.site import BODY_BYTES, LOGIN_BYTES, Call, Site, View
 
 log = logging.getLogger("dpq.web")
 
@@ -158,16 +158,16 @@ def _endpoint(site: Site, view: View, *, public: bool = False) -> Callable[[Requ
     """Make the endpoint of a view: it reads the body, and answers in a thread."""
 
     async def endpoint(request: Request) -> Response:
+        call, body = Call(site, request), b""
         try:
             site.guard.admit(request, open_to_all=public)
-            body = b""
-            if request.method not in SAFE:
+            if call.changes:
                 body = await _read_body(request, LOGIN_BYTES if public else BODY_BYTES)
         except HTTPException as error:
-            return _of_error(site, request, None, error)
+            return _in_json(call, error.status_code, error.detail)
         except ClientDisconnect:
             return Response(status_code=400)  # the client has gone, so this answer is not read
-        return await run_in_threadpool(answered, site, view, request, body, public)
+        return await run_in_threadpool(answered, call, view, body, public)
 
     return endpoint
 
@@ -182,20 +182,20 @@ async def _read_body(request: Request, most: int) -> bytes:
     return bytes(body)
 
 
-def answered(site: Site, view: View, request: Request, body: bytes, public: bool) -> Response:
+def answered(call: Call, view: View, body: bytes, public: bool) -> Response:
     """Answer a request that was admitted: call its view, and make a page of each error."""
-    call: Call | None = None
+    guard = call.site.guard
     try:
-        call = Call(site, request, body)
-        if request.method not in SAFE:
-            site.guard.require_own_page(request)
+        call.read(body)
+        if call.changes:
+            guard.require_own_page(call.request)
             if not public:
-                site.guard.require_write(request)
+                guard.require_write(call.request)
         answer = view(call)
-        if request.method not in SAFE:
-            site.shared.forget()
+        if call.changes:
+            call.site.shared.forget()
     except Exception as error:
-        return _of_error(site, request, call, error)
+        return _of_error(call, error)
     return answer
 
 
@@ -219,7 +219,7 @@ ERRORS: list[tuple[Any, int, str, str]] = [
 """Errors, the status and the title of their page, and what a user can do."""
 
 
-def _of_error(site: Site, request: Request, call: Call | None, error: Exception) -> Response:
+def _of_error(call: Call, error: Exception) -> Response:
     _, status, title, way_out = next(row for row in ERRORS if isinstance(error, row[0]))
     about = one_line(str(error))
     if isinstance(error, HTTPException):
@@ -227,18 +227,19 @@ def _of_error(site: Site, request: Request, call: Call | None, error: Exception)
     elif isinstance(error, RedisConnectionError | RedisTimeoutError | OSError) and not isinstance(
         error, AuthenticationError
     ):
-        queue = call.name if call and "queue" in request.path_params else ""
-        about = one_line(str(server_away(queue, no_answer(error), site.answered_ms)))
+        about = one_line(str(server_away(call.name, no_answer(error), call.site.answered_ms)))
     elif status == 500 and not isinstance(error, DPQError):
-        log.exception("a page failed: %s", request.scope["path"])
+        log.exception("a page failed: %s", call.path)
         about = ""
-    if call is None or call.for_programs:
-        root = request.scope.get("root_path", "")
-        below = str(request.scope["path"]).removeprefix(root)
-        if status == 401 and not is_for_programs(below):
-            return Response(status_code=303, headers={"location": f"{root}/login"})
-        body = {"error": {"status": status, "message": about}}
-        return JSONResponse(body, status)
+    if call.for_programs:
+        return _in_json(call, status, about)
     return call.render(
         "error.html", status=status, title=title, about=about, way_out=way_out, code=status
     )
+
+
+def _in_json(call: Call, status: int, message: str) -> Response:
+    """Make the answer to a program, or to a visitor who was not admitted."""
+    if status == 401 and not call.for_programs:
+        return call.go("login")
+    return JSONResponse({"error": {"status": status, "message": message}}, status)

@@ -2,24 +2,26 @@
 
 import base64
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from math import isfinite
 from typing import Any, NamedTuple
 
 from pydantic import ConfigDict, TypeAdapter
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 
 from dpq import ConfigurationError, TaskNotFoundError, TaskState
 from dpq.explain.survey import Explained
 from dpq.model.filter import Filter
 from dpq.model.history import Event
 from dpq.model.task import Task
-from dpq.queue.inside import operations_of, session_of
+from dpq.queue.inside import session_of
 from dpq.script.command import Steps
 from dpq.types import LeaseInfo, Result
 from dpq.verbs.browse import Browser, Position
 from dpq.verbs.bulk import OF_STATES
-from dpq.verbs.queue import QueueOperations
+from dpq.verbs.history import MAX_EVENTS
 from dpq.verbs.workers import lease_info
 from dpq.views.events import begun_ms, life, shown_steps, steps_of
 from dpq.views.workers import working
@@ -37,6 +39,9 @@ of server time, spread over several seconds."""
 
 KEPT = ("group", "least", "most", "key_prefix", "older_than")
 """The fields of a filter that a search in all states keeps."""
+
+TASK_SECONDS = 5.0
+"""Seconds that the events of a task are shared: a page that stays open reads them again."""
 
 SUGGESTED = 20
 """Groups that a page suggests: the largest."""
@@ -57,11 +62,6 @@ class Hits(NamedTuple):
     tasks: list[Task[Any]]
     search: Search
     left: int
-
-
-def begin(sizes: Mapping[TaskState, int]) -> Search:
-    """Begin a search in all states, the smallest first: it shows what it finds there at once."""
-    return Search(tuple(sorted(sizes, key=lambda state: sizes[state])))
 
 
 def find(browser: Browser, chosen: Filter, search: Search, most: int, look: int) -> Steps[Hits]:
@@ -108,19 +108,18 @@ def read_search(text: str) -> Search:
 
 def search(call: Call, chosen: Filter, most: int, *, everywhere: bool = False) -> Hits:
     """Find up to `most` tasks of the filter's state, or of all if `everywhere`, within one
-    request."""
-    after, watch = call.query.get("after", ""), call.site.watch(call.name)
-    if after:
-        begun = read_search(after)
-    else:
-        begun = begin(sizes_of(call)) if everywhere else Search((chosen.of_state,))
-    run = session_of(watch.queue).run
-    return run(find, watch.browser, chosen, begun, most, look_of(call))
+    request. A search in all states begins with the smallest: it shows what it finds there at once.
+    """
+    watch, sizes = call.watch, sizes_of(call)
+    states = sorted(sizes, key=sizes.__getitem__) if everywhere else [chosen.of_state]
+    after = call.query.get("after", "")
+    begun = read_search(after) if after else Search(tuple(states))
+    return session_of(watch.queue).run(find, watch.browser, chosen, begun, most, look_of(call))
 
 
 def sizes_of(call: Call) -> dict[TaskState, int]:
     """Return how many tasks each state has."""
-    stats = call.site.snapshot(call.name).stats
+    stats = call.snapshot.stats
     return {state: getattr(stats, state) for state in TaskState}
 
 
@@ -165,15 +164,9 @@ def offered(call: Call, states: set[str]) -> list[str]:
 
 def _go_to(call: Call, asked: str, query: dict[str, str]) -> Response:
     """Go to the task of an id or a key; if there is none, search all states for the text."""
-    looks: list[dict[str, str]] = [{"key": asked}]
-    if asked.isascii() and len(asked) < 200:
-        looks.insert(0, {"id": asked})
-    for named in looks:
-        try:
-            found = call.queue.get(named.get("id"), key=named.get("key"))
-        except (TaskNotFoundError, ConfigurationError):
-            continue
-        return RedirectResponse(call.url("q", call.name, "tasks", found.id), 303)
+    for id_, key in ((asked, None), (None, asked)):
+        with suppress(TaskNotFoundError, ConfigurationError):
+            return call.go("q", call.name, "tasks", call.queue.get(id_, key=key).id)
     kept = {name: query[name] for name in KEPT if query.get(name)}
     return call.go("q", call.name, "tasks", state=ALL, text=asked, **kept)
 
@@ -190,17 +183,17 @@ class Seen(NamedTuple):
 
 def see(call: Call, id_: str) -> Seen:
     """Read one task."""
-    queue = call.queue
-    found, why = queue.get(id_), session_of(queue).run(operations_of(queue).explained, id_)
-    events = call.site.task_events(call.name, id_)
-    held = None
-    if found.state is TaskState.INVISIBLE:
-        [held] = session_of(queue).run(holders, operations_of(queue), [found], why.now_ms)
-    return Seen(found, why, held, events, _result(call, id_))
+    found, why = call.queue.get(id_), call.run("explained", id_)
+    held = holders(call, [found], why.now_ms) if found.state is TaskState.INVISIBLE else [None]
+    return Seen(found, why, held[0], *kept_of(call, id_))
 
 
-def _result(call: Call, id_: str) -> Result | None:
-    return session_of(call.queue).run(operations_of(call.queue).outcome, id_).result
+def kept_of(call: Call, id_: str) -> tuple[list[Event], Result | None]:
+    """Read the events of a task, some seconds old at most, and its newest result."""
+    read = partial(call.queue.admin.events, limit=MAX_EVENTS, task_id=id_)
+    seen = call.watch.may_see_events
+    events = call.once(("events of", id_), read, TASK_SECONDS) if seen else []
+    return events, call.run("outcome", id_).result
 
 
 def task(call: Call) -> Response:
@@ -227,7 +220,7 @@ def task(call: Call) -> Response:
 
 def _gone(call: Call, id_: str) -> Response | None:
     """Show the events and the result of a task that is gone; None if there are none."""
-    events, result = call.site.task_events(call.name, id_), _result(call, id_)
+    events, result = kept_of(call, id_)
     if not events and result is None:
         return None
     steps, left_out = shown_steps(steps_of(events))
@@ -245,12 +238,10 @@ def _gone(call: Call, id_: str) -> Response | None:
 # Workers and their leases
 
 
-def holders(
-    queue: QueueOperations[Any], tasks: Sequence[Task[Any]], now_ms: float
-) -> Steps[list[LeaseInfo]]:
+def holders(call: Call, tasks: Sequence[Task[Any]], now_ms: float) -> list[LeaseInfo]:
     """Read which worker has each of some running tasks."""
-    told = yield from queue.told()
-    return [lease_info(queue.queue_name, task, now_ms, told) for task in tasks]
+    told = call.run("told")
+    return [lease_info(call.name, task, now_ms, told) for task in tasks]
 
 
 LEASES_READ = 200
@@ -259,21 +250,19 @@ LEASES_READ = 200
 
 def leases_of(call: Call) -> list[tuple[LeaseInfo, Any]]:
     """Read leases, each with its task: the longest held of those that end first."""
-    chosen = Filter(TaskState.INVISIBLE)
-    now_ms = call.site.snapshot(call.name).survey.now_ms
 
     def read() -> list[tuple[LeaseInfo, Any]]:
+        chosen = Filter(TaskState.INVISIBLE)
         found = call.browse("search", chosen, (), LEASES_READ, LEASES_READ).tasks
-        leases = session_of(call.queue).run(holders, operations_of(call.queue), found, now_ms)
+        leases = holders(call, found, call.snapshot.survey.now_ms)
         return list(zip(leases, found, strict=True))
 
-    pairs = call.site.shared.get(("leases", call.name), read)
-    return sorted(pairs, key=lambda pair: (pair[0].since, pair[0].token))
+    return sorted(call.once(("leases",), read), key=lambda pair: (pair[0].since, pair[0].token))
 
 
 def workers(call: Call) -> Response:
     """Show the workers of a queue, and its leases, the longest held first, with their holders."""
-    snapshot = call.site.snapshot(call.name)
+    snapshot = call.snapshot
     return call.render(
         "workers.html",
         snapshot=snapshot,
