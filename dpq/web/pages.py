@@ -166,36 +166,13 @@ def server(call: Call) -> Response:
     return call.render("server.html", names=names, problems=problems, missing=missing, info=info)
 
 
-INFO = {
-    "redis_version": "version",
-    "uptime_in_seconds": "up for",
-    "used_memory_human": "memory used",
-    "maxmemory_human": "memory at most",
-    "maxmemory_policy": "when it is full",
-    "connected_clients": "clients",
-    "instantaneous_ops_per_sec": "commands per second",
-    "evicted_keys": "keys evicted",
-    "aof_enabled": "AOF",
-    "rdb_last_bgsave_status": "last RDB",
-}
-"""The fields of INFO that the server page shows."""
-
-
-def _info(redis: Any) -> dict[str, str] | None:
-    """Read a few facts about the server; None for a cluster, or if INFO is forbidden."""
+def _info(redis: Any) -> dict[str, Any] | None:
+    """Read the facts of the server; None for a cluster, or if INFO is forbidden."""
     try:
         info = redis.info()
     except (RedisError, OSError):
         return None
-    if not isinstance(info, dict) or "redis_version" not in info:
-        return None
-    shown = {words: str(info[name]) for name, words in INFO.items() if name in info}
-    if most := info.get("maxmemory"):
-        shown["share"] = f"{info['used_memory'] / most:.3f}"
-    else:
-        shown["memory at most"] = "no bound"
-    valkey = f"Valkey {info['valkey_version']}, as " if "valkey_version" in info else ""
-    return shown | {"version": f"{valkey}Redis {info['redis_version']}"}
+    return info if "redis_version" in info else None
 
 
 def api(call: Call) -> Response:

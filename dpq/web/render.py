@@ -128,10 +128,10 @@ def environment(**shared: Any) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    filters: list[Any] = [attempt_of, coded, event_text, kind_text, moment, number, one_line_of]
-    filters += [pretty, quota_text, rate, schedule, span]
-    made.filters |= {function.__name__: function for function in filters}
-    functions: list[Any] = [drain_ms, drawn, gauges, hangs, hour_chart, hour_text, limited_by]
-    functions += [many, points, say_drain, say_quiet, say_state, spent, used_by]
-    made.globals |= {function.__name__: function for function in functions} | shared
+    named: list[Any] = [attempt_of, coded, drain_ms, drawn, event_text, gauges, hangs, hour_chart]
+    named += [hour_text, kind_text, limited_by, many, moment, number, one_line_of, points, pretty]
+    named += [quota_text, rate, say_drain, say_quiet, say_state, schedule, span, spent, used_by]
+    functions = {function.__name__: function for function in named}
+    made.filters |= functions
+    made.globals |= functions | shared
     return made
