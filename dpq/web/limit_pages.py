@@ -5,7 +5,7 @@ may only look can try a limit on paper. The question sends the rules of both sid
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
@@ -22,8 +22,6 @@ from dpq.views.limits import changes_of, look_at, rules_before
 from dpq.views.used import used_by
 from dpq.web.pages import PAGE, whole_of
 from dpq.web.site import Call, read_number, read_whole
-
-T = TypeVar("T")
 
 WAYS = {"": "closed first", "closed": "open next", "own": "own limits", "name": "by name"}
 """The lists of groups."""
@@ -130,7 +128,7 @@ def rules_of(given: Mapping[str, Any], group: str | None) -> LimitRules | None:
             raise ConfigurationError(f"{name} is {told!r}: it must be a list, as ['10/s']")
         return [line.strip() for line in found if line.strip()]
 
-    def figure(name: str, read: Callable[[Any, str], T]) -> T | None:
+    def figure(name: str, read: Callable[[Any, str], Any]) -> Any:
         told = given.get(name)
         return None if told in (None, "") else read(told, name)
 

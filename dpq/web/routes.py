@@ -128,7 +128,7 @@ def app(
     table += [Route(path, _endpoint(site, view), methods=[method]) for method, path, view in rows]
     table.append(Route("/{rest:path}", _endpoint(site, _nothing), methods=["GET", "POST"]))
     small = Middleware(GZipMiddleware, minimum_size=2000, compresslevel=5)
-    return Starlette(routes=table, middleware=[Middleware(_Headers), small])
+    return Starlette(routes=table, middleware=[Middleware(_protected), small])
 
 
 def _login_page(call: Call) -> Response:
@@ -139,19 +139,18 @@ def _nothing(call: Call) -> Response:
     raise HTTPException(404, "there is no such page")
 
 
-class _Headers:
-    """Gives every answer the headers that protect it."""
+def _protected(app: ASGIApp) -> ASGIApp:
+    """Give every answer the headers that protect it."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def protected(message: Message) -> None:
+    async def call(scope: Scope, receive: Receive, send: Send) -> None:
+        async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 MutableHeaders(scope=message).update(HEADERS)
             await send(message)
 
-        await self._app(scope, receive, protected)
+        await app(scope, receive, with_headers)
+
+    return call
 
 
 def _endpoint(site: Site, view: View, *, public: bool = False) -> Callable[[Request], Any]:

@@ -113,21 +113,17 @@ def ways(call: Call, snapshot: Snapshot) -> list[Way]:
     name, state = verdict.queue, verdict.state
     held = next((h for h in snapshot.survey.held if not h.state.open and kind_of(h) is state), None)
     group = held.state.group if held else None
-    limit = Way("Look at its limit", call.url("q", name, "limit", group=group))
     found: list[Way] = []
     if state is VerdictState.PAUSED and call.may("resume", name):
         found.append(Way("Resume", call.url("q", name, "resume"), {}))
-    if state is VerdictState.BY_HAND and group is not None:
-        if call.may("open", name):
-            fields = {"verb": "open", "group": group}
-            found.append(Way("Open the group", call.url("q", name, "group"), fields))
-        found.append(limit)
-    if state is VerdictState.QUOTA:
-        found.append(limit)
-    if state is VerdictState.CONCURRENCY:
-        if held and held.holder:
-            found.append(Way("Look at its task", call.url("q", name, "tasks", held.holder)))
-        found.append(limit)
+    by_hand = state is VerdictState.BY_HAND and group is not None
+    if by_hand and call.may("open", name):
+        fields = {"verb": "open", "group": str(group)}
+        found.append(Way("Open the group", call.url("q", name, "group"), fields))
+    if state is VerdictState.CONCURRENCY and held and held.holder:
+        found.append(Way("Look at its task", call.url("q", name, "tasks", held.holder)))
+    if by_hand or state in (VerdictState.QUOTA, VerdictState.CONCURRENCY):
+        found.append(Way("Look at its limit", call.url("q", name, "limit", group=group)))
     if state in (*UNATTENDED, VerdictState.HANDLERS_BUSY):
         found.append(Way("Go to its workers", call.url("q", name, "workers")))
     if state is VerdictState.ONLY_DEAD:

@@ -1,6 +1,5 @@
 """The pages of tasks: lists and searches through states, one task, and workers with leases."""
 
-import base64
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -57,7 +56,7 @@ class Search(NamedTuple):
 
 
 class Hits(NamedTuple):
-    """The tasks that one request has found, and the search after them; `left`: in its state."""
+    """The tasks that one request has found, the search after them, and the tasks `left` to it."""
 
     tasks: list[Task[Any]]
     search: Search
@@ -92,13 +91,13 @@ SEARCHES = TypeAdapter[Search](
 
 def write_search(search: Search) -> str:
     """Write how far a search has come, for a URL; "" if nothing is left."""
-    return base64.urlsafe_b64encode(SEARCHES.dump_json(search)).decode() if search.states else ""
+    return SEARCHES.dump_json(search).decode() if search.states else ""
 
 
 def read_search(text: str) -> Search:
     """Read the text that `write_search` has written."""
     try:
-        found = SEARCHES.validate_json(base64.urlsafe_b64decode(text.encode()))
+        found = SEARCHES.validate_json(text)
         if found.position and not isfinite(float(found.position[0])):
             raise ValueError("a place is a number")  # noqa: TRY301 - all of these are one answer
     except ValueError as error:
@@ -114,19 +113,15 @@ def search(call: Call, chosen: Filter, most: int, *, everywhere: bool = False) -
     states = sorted(sizes, key=sizes.__getitem__) if everywhere else [chosen.of_state]
     after = call.query.get("after", "")
     begun = read_search(after) if after else Search(tuple(states))
-    return session_of(watch.queue).run(find, watch.browser, chosen, begun, most, look_of(call))
+    run = session_of(watch.queue).run
+    hits: Hits = run(find, watch.browser, chosen, begun, most, look_of(call))
+    return hits._replace(left=hits.left + sum(sizes[each] for each in hits.search.states[1:]))
 
 
 def sizes_of(call: Call) -> dict[TaskState, int]:
     """Return how many tasks each state has."""
     stats = call.snapshot.stats
     return {state: getattr(stats, state) for state in TaskState}
-
-
-def left_of(call: Call, hits: Hits) -> int:
-    """Return how many tasks a search has not looked at yet."""
-    sizes = sizes_of(call)
-    return hits.left + sum(sizes[state] for state in hits.search.states[1:])
 
 
 def tasks(call: Call) -> Response:
@@ -144,7 +139,7 @@ def tasks(call: Call) -> Response:
         chosen=chosen,
         everywhere=everywhere,
         hits=hits,
-        left=left_of(call, hits),
+        left=hits.left,
         sizes={state.value: size for state, size in sizes_of(call).items()},
         query=query_of(chosen) | ({"state": ALL} if everywhere else {}),
         after=write_search(hits.search),

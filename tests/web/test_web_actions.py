@@ -1,6 +1,5 @@
 """The actions: on one task, on a selection, on all that match; on queues and groups."""
 
-import time
 from typing import Any
 
 import pytest
