@@ -41,8 +41,12 @@ def group_names(call: Call) -> tuple[list[str], dict[str, Any] | None]:
     way, named = call.query.get("way", ""), call.query.get("q", "").strip()
     behind = call.query.get("behind", "")
     if way == "own":
-        cursor, names = call.shared("own_limits", behind or "0")
-        return names[:SCOPES], None if cursor == "0" else {"way": way, "behind": cursor}
+        cursor, _, skipped = (behind or "0").partition(".")  # a small hash comes as one long page
+        following, names = call.shared("own_limits", cursor)
+        start = whole_of(skipped)
+        end = start + SCOPES
+        following = f"{cursor}.{end}" if end < len(names) else following
+        return names[start:end], None if following == "0" else {"way": way, "behind": following}
     if way == "closed":
         start = whole_of(behind)
         names = call.shared("groups_by", "closed", str(start), "", PAGE)

@@ -83,30 +83,10 @@ def test_a_dashboard_that_only_shows_changes_nothing(
     ids = furnish(q)
     before = {s: [t.id for t in q.peek(99, s)] for s in TaskState}, q.admin.limits()
     url = filled(path, q).replace("/x", f"/{ids['ready']}")
-    bodies: list[dict[str, Any]] = [
-        {
-            "data": {
-                "action": "cancel",
-                "ids": ids["ready"],
-                "sure": 1,
-                "state": "ready",
-                "group": "a",
-                "verb": "close",
-                "seconds": "9",
-                "rules": "",
-                "expected": "",
-            }
-        },
-        {
-            "json": {
-                "action": "cancel",
-                "ids": [ids["ready"]],
-                "seconds": 9,
-                "windows": ["1/s"],
-                "expected": 1,
-            }
-        },
-    ]
+    form = {"action": "cancel", "ids": ids["ready"], "sure": 1, "state": "ready", "group": "a"}
+    form |= {"verb": "close", "seconds": "9", "rules": "", "expected": ""}
+    json = {"action": "cancel", "ids": [ids["ready"]], "seconds": 9, "windows": ["1/s"]}
+    bodies: list[dict[str, Any]] = [{"data": form}, {"json": json | {"expected": 1}}]
     for body in bodies:
         headers = {"sec-fetch-site": "same-origin"}
         if method == "DELETE":
