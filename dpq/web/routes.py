@@ -198,6 +198,8 @@ def answered(call: Call, view: View, body: bytes, public: bool) -> Response:
     return answer
 
 
+AWAY = RedisConnectionError | RedisTimeoutError | OSError
+
 ERRORS: list[tuple[Any, int, str, str]] = [
     (TaskNotFoundError, 404, "This task is gone", "It was finished, removed, or never there."),
     (LimitChangedError | QueueFullError | DuplicateTaskError, 409, "Not possible", ""),
@@ -208,10 +210,11 @@ ERRORS: list[tuple[Any, int, str, str]] = [
         "docs/security.md has the rights of each role.",
     ),
     (
-        RedisError | OSError,
+        AWAY,
         *(503, "The server does not answer"),
         "This page tries again by itself. Is the server running? Is its URL right?",
     ),
+    (RedisError, 503, "The server refuses that", "The page “Server” says more."),
     (DPQError, 500, "The queue cannot be read", "`dpq doctor` says more."),
     (Exception, 500, "This is a fault of the dashboard", "Its log has the details."),
 ]
@@ -219,13 +222,11 @@ ERRORS: list[tuple[Any, int, str, str]] = [
 
 
 def _of_error(call: Call, error: Exception) -> Response:
-    _, status, title, way_out = next(row for row in ERRORS if isinstance(error, row[0]))
+    kind, status, title, way_out = next(row for row in ERRORS if isinstance(error, row[0]))
     about = one_line(str(error))
     if isinstance(error, HTTPException):
         status, title, way_out, about = error.status_code, "Not possible", "", error.detail
-    elif isinstance(error, RedisConnectionError | RedisTimeoutError | OSError) and not isinstance(
-        error, AuthenticationError
-    ):
+    elif kind is AWAY:
         about = one_line(str(server_away(call.name, no_answer(error), call.site.answered_ms)))
     elif status == 500 and not isinstance(error, DPQError):
         log.exception("a page failed: %s", call.path)
