@@ -24,7 +24,7 @@ from dpq.web.limit_pages import closed_first, group_names, rules_of
 from dpq.web.pages import PAGE, filter_of, look_of, read_batches, shows_payloads
 from dpq.web.render import plain
 from dpq.web.site import Call, View, read_number, read_whole
-from dpq.web.task_pages import ALL, leases_of, search, see, write_search
+from dpq.web.task_pages import ALL, leases_of, search, see
 
 ABOUT = (
     "What the pages show and do. Priorities, tokens and integers beyond 2^53 are texts. In a path, "
@@ -108,7 +108,7 @@ def tasks(call: Call) -> Response:
             "found": hits.search.found,
             "searched": hits.search.looked,
             "left": hits.left,
-            "after": write_search(hits.search) or None,
+            "after": hits.after or None,
         }
     )
 

@@ -201,10 +201,10 @@ class Call:
         queue = self.queue
         return session_of(queue).run(getattr(operations_of(queue), verb), *args)
 
-    def browse(self, verb: str, *args: Any) -> Any:
+    def browse(self, verb: str, *args: Any, **named: Any) -> Any:
         """Run a read-only operation on the queue of the path; see `dpq.verbs.browse`."""
         watch = self.watch
-        return session_of(watch.queue).run(getattr(watch.browser, verb), *args)
+        return session_of(watch.queue).run(getattr(watch.browser, verb), *args, **named)
 
     def once(self, key: tuple[Any, ...], read: Callable[[], T], seconds: float | None = None) -> T:
         """Return a reading of the queue that all tabs share; by default it is a second old at

@@ -15,10 +15,8 @@ from dpq.explain.survey import Explained
 from dpq.model.filter import Filter
 from dpq.model.history import Event
 from dpq.model.task import Task
-from dpq.queue.inside import session_of
-from dpq.script.command import Steps
 from dpq.types import LeaseInfo, Result
-from dpq.verbs.browse import Browser, Position
+from dpq.verbs.browse import Position
 from dpq.verbs.bulk import OF_STATES
 from dpq.verbs.history import MAX_EVENTS
 from dpq.verbs.workers import lease_info
@@ -49,39 +47,10 @@ SUGGESTED = 20
 class Search(NamedTuple):
     """A search, as far as it has come: the states that are left, and the place in the first."""
 
-    states: tuple[TaskState, ...]
+    states: list[TaskState]
     position: Position = None
     looked: int = 0
-    found: Mapping[str, int] = {}
-
-
-class Hits(NamedTuple):
-    """The tasks that one request has found, the search after them, and the tasks `left` to it."""
-
-    tasks: list[Task[Any]]
-    search: Search
-    left: int
-
-
-def find(browser: Browser, chosen: Filter, search: Search, most: int, look: int) -> Steps[Hits]:
-    """Find tasks, up to `most` of them among about `look`; `chosen.state` does not count."""
-    tasks: list[Task[Any]] = []
-    states, position, looked, left = list(search.states), search.position, 0, 0
-    found = dict(search.found)
-    while states and len(tasks) < most and looked < look:
-        only = replace(chosen, state=states[0])
-        newest = only.state is TaskState.DEAD
-        page = yield from browser.search(
-            only, position, most - len(tasks), look - looked, newest=newest
-        )
-        tasks += page.tasks
-        looked, left, position = looked + page.looked, page.left, page.position
-        found[states[0]] = found.get(states[0], 0) + len(page.tasks)
-        if left:  # the page is full, by its tasks, its looks or its bytes
-            break
-        del states[0]
-        position = None
-    return Hits(tasks, Search(tuple(states), position, search.looked + looked, found), left)
+    found: Mapping[TaskState, int] = {}
 
 
 SEARCHES = TypeAdapter[Search](
@@ -89,33 +58,49 @@ SEARCHES = TypeAdapter[Search](
 )
 
 
-def write_search(search: Search) -> str:
-    """Write how far a search has come, for a URL; "" if nothing is left."""
-    return SEARCHES.dump_json(search).decode() if search.states else ""
+class Hits(NamedTuple):
+    """The tasks that one request has found."""
+
+    tasks: list[Task[Any]]
+    search: Search  # the search after them
+    left: int  # tasks that it has not looked at
+    after: str  # the search for a URL; "" if nothing is left
 
 
 def read_search(text: str) -> Search:
-    """Read the text that `write_search` has written."""
-    try:
+    """Read the `after` of hits."""
+    with suppress(ValueError):
         found = SEARCHES.validate_json(text)
-        if found.position and not isfinite(float(found.position[0])):
-            raise ValueError("a place is a number")  # noqa: TRY301 - all of these are one answer
-    except ValueError as error:
-        raise ConfigurationError("after is no position of this list: start again") from error
-    return found
+        if not found.position or isfinite(float(found.position[0])):
+            return found
+    raise ConfigurationError("after is no position of this list: start again")
 
 
 def search(call: Call, chosen: Filter, most: int, *, everywhere: bool = False) -> Hits:
     """Find up to `most` tasks of the filter's state, or of all if `everywhere`, within one
     request. A search in all states begins with the smallest: it shows what it finds there at once.
     """
-    watch, sizes = call.watch, sizes_of(call)
-    states = sorted(sizes, key=sizes.__getitem__) if everywhere else [chosen.of_state]
-    after = call.query.get("after", "")
-    begun = read_search(after) if after else Search(tuple(states))
-    run = session_of(watch.queue).run
-    hits: Hits = run(find, watch.browser, chosen, begun, most, look_of(call))
-    return hits._replace(left=hits.left + sum(sizes[each] for each in hits.search.states[1:]))
+    sizes, look = sizes_of(call), look_of(call)
+    begun = Search(sorted(sizes, key=sizes.__getitem__) if everywhere else [chosen.of_state])
+    if after := call.query.get("after", ""):
+        begun = read_search(after)
+    states, position, looked, found = begun
+    tasks: list[Task[Any]] = []
+    left = 0
+    while states and len(tasks) < most and look > 0:
+        only = replace(chosen, state=states[0])
+        newest = only.state is TaskState.DEAD
+        page = call.browse("search", only, position, most - len(tasks), look, newest=newest)
+        tasks += page.tasks
+        look, looked = look - page.looked, looked + page.looked
+        left, position = page.left, page.position
+        found = {**found, states[0]: found.get(states[0], 0) + len(page.tasks)}
+        if left:  # the page is full, by its tasks, its looks or its bytes
+            break
+        states, position = states[1:], None
+    come = Search(states, position, looked, found)
+    left += sum(sizes[each] for each in states[1:])
+    return Hits(tasks, come, left, SEARCHES.dump_json(come).decode() if states else "")
 
 
 def sizes_of(call: Call) -> dict[TaskState, int]:
@@ -142,7 +127,7 @@ def tasks(call: Call) -> Response:
         left=hits.left,
         sizes={state.value: size for state, size in sizes_of(call).items()},
         query=query_of(chosen) | ({"state": ALL} if everywhere else {}),
-        after=write_search(hits.search),
+        after=hits.after,
         begun=bool(query.get("after")),
         states=STATES,
         groups=call.shared("groups_by", "largest", "", "", SUGGESTED),
