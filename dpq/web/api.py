@@ -21,7 +21,7 @@ from dpq.views.words import say_state, verdict_data
 from dpq.views.workers import Working, working
 from dpq.web.forms import act_on_ids, act_on_worker, begin_job, job_json, job_of
 from dpq.web.limit_pages import closed_first, group_names, rules_of
-from dpq.web.pages import PAGE, filter_of, look_of, read_batches, shows_payloads
+from dpq.web.pages import PAGE, filter_of, look_of, read_batches
 from dpq.web.render import plain
 from dpq.web.site import Call, View, read_number, read_whole
 from dpq.web.task_pages import ALL, leases_of, search, see
@@ -46,10 +46,10 @@ MOST = 200
 """Tasks in one answer at most."""
 
 
-def task_json(task: Any, payloads: bool = True) -> dict[str, Any]:
+def task_json(call: Call, task: Any) -> dict[str, Any]:
     """Write a task."""
     fields = dict(task) | {"priority": str(task.priority), "token": str(task.token)}
-    if not payloads:
+    if not call.payloads:
         del fields["payload"]
     return {name: plain(value) for name, value in fields.items()}
 
@@ -101,10 +101,9 @@ def tasks(call: Call) -> Response:
     if not 1 <= most <= MOST:
         raise ConfigurationError(f"n is {most}: it must be from 1 to {MOST}")
     hits = search(call, chosen, most, everywhere=everywhere)
-    payloads = shows_payloads(call)
     return call.answer(
         {
-            "tasks": [task_json(task, payloads) for task in hits.tasks],
+            "tasks": [task_json(call, task) for task in hits.tasks],
             "found": hits.search.found,
             "searched": hits.search.looked,
             "left": hits.left,
@@ -115,14 +114,14 @@ def tasks(call: Call) -> Response:
 
 def task(call: Call) -> Response:
     """Read one task: why it is not running, its worker, and what has happened."""
-    seen, payloads = see(call, call.part("id")), call.site.guard.access.payloads
+    seen = see(call, call.part("id"))
     told = {
         "why": seen.why._asdict(),
         "holder": seen.holder and plain(seen.holder) | {"token": str(seen.holder.token)},
         "events": [event.model_dump(mode="json") for event in seen.events],
-        "result": seen.result.model_dump(mode="json") if seen.result and payloads else None,
+        "result": seen.result.model_dump(mode="json") if seen.result and call.payloads else None,
     }
-    return call.answer(task_json(seen.task, payloads) | told)
+    return call.answer(task_json(call, seen.task) | told)
 
 
 def limits(call: Call) -> Response:

@@ -17,7 +17,6 @@ from dpq.types import BatchState
 from dpq.verbs.browse import LOOK_A_PAGE, LOOK_MOST
 from dpq.views.charts import SPANS, Story, story
 from dpq.views.events import SHOWN, changes, failures
-from dpq.views.words import batch_counts, batch_left
 from dpq.web.site import STORY_SECONDS, Call, read_number
 
 T = TypeVar("T")
@@ -85,13 +84,8 @@ def read_batches(call: Call) -> list[BatchState]:
 
 def batches(call: Call) -> Response:
     """Show what has become of the tasks of each batch."""
-    return call.render(
-        "batches.html",
-        batches=read_batches(call),
-        counts=batch_counts,
-        left=batch_left,
-        now_ms=call.snapshot.survey.now_ms,
-    )
+    now_ms = call.snapshot.survey.now_ms
+    return call.render("batches.html", batches=read_batches(call), now_ms=now_ms)
 
 
 FLAGS: dict[str, Any] = {"0": False, "false": False, "1": True, "true": True}
@@ -138,11 +132,6 @@ def query_of(chosen: Filter) -> dict[str, Any]:
 def look_of(call: Call) -> int:
     """Return how many tasks a request may look at: more than usual if the request asks so."""
     return min(LOOK_MOST, whole_of(call.query.get("look", "")) or LOOK_A_PAGE)
-
-
-def shows_payloads(call: Call) -> bool:
-    """Return True if a page or an answer has payloads."""
-    return call.site.guard.access.payloads and call.query.get("payload") != "0"
 
 
 def dead(call: Call) -> Response:

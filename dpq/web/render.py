@@ -20,7 +20,7 @@ from dpq.views.charts import Chart, Line
 from dpq.views.events import event_text, kind_text, limited_by
 from dpq.views.limits import drain_ms, gauges
 from dpq.views.used import hour_chart, hour_text, used_by
-from dpq.views.words import number, say_drain, say_schedule, say_state
+from dpq.views.words import batch_counts, batch_left, number, say_drain, say_schedule, say_state
 from dpq.views.workers import say_quiet
 
 SHOWN = 20_000
@@ -212,9 +212,10 @@ def environment(**shared: Any) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    named: list[Any] = [attempt_of, coded, drain_ms, drawn, event_text, gauges, hangs, hour_chart]
-    named += [hour_text, kind_text, limited_by, many, moment, number, one_line_of, points, pretty]
-    named += [quota_text, rate, say_drain, say_quiet, say_state, schedule, span, spent, used_by]
+    named: list[Any] = [attempt_of, batch_counts, batch_left, coded, drain_ms, drawn, event_text]
+    named += [gauges, hangs, hour_chart, hour_text, kind_text, limited_by, many, moment, number]
+    named += [one_line_of, points, pretty, quota_text, rate, say_drain, say_quiet, say_state]
+    named += [schedule, span, spent, used_by]
     functions = {function.__name__: function for function in named}
     made.filters |= functions
     made.globals |= functions | shared

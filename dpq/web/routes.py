@@ -74,7 +74,7 @@ API: list[Row] = [
     ("GET", "/api/queues/{queue}/tasks", api.tasks, f"{' '.join(FILTERS)} n after payload look"),
     ("POST", "/api/queues/{queue}/tasks", api.push, "payload priority delay group key"),
     ("POST", "/api/queues/{queue}/tasks:action", api.act, "action ids filter priority reason rate"),
-    ("GET", "/api/queues/{queue}/tasks/{id}", api.task, "look"),
+    ("GET", "/api/queues/{queue}/tasks/{id}", api.task, "payload"),
     ("GET", "/api/queues/{queue}/limits", api.limits, "way q behind"),
     ("POST", "/api/queues/{queue}/limits", api.limit, LIMIT),
     ("DELETE", "/api/queues/{queue}/limits", api.limit, "expected"),

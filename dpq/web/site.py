@@ -125,6 +125,7 @@ class Call:
         self.changes = request.method not in ("GET", "HEAD")
         self.name = self.part("queue")  # of the queue in the path; "" if there is none
         self.query: Mapping[str, str] = request.query_params
+        self.payloads = site.guard.access.payloads and self.query.get("payload") != "0"
         self.json: dict[str, Any] = {}
         self.form: dict[str, list[str]] = {}
 
@@ -236,8 +237,9 @@ class Call:
 
     def render(self, template: str, status: int = 200, **shown: Any) -> Response:
         """Make a page."""
+        shown |= {"here": self.path, "queue": self.name or None, "payloads": self.payloads}
         html = self.site.templates.get_template(template).render(
-            call=self, url=self.url, may=self.may, here=self.path, queue=self.name or None, **shown
+            call=self, url=self.url, may=self.may, **shown
         )
         answer = self._tagged(html.encode(), "text/html; charset=utf-8", status)
         now = str(self.site.now_ms())

@@ -22,10 +22,8 @@ from dpq.verbs.history import MAX_EVENTS
 from dpq.verbs.workers import lease_info
 from dpq.views.events import begun_ms, life, shown_steps, steps_of
 from dpq.views.workers import working
-from dpq.web.pages import PAGE, filter_of, look_of, query_of, shows_payloads
+from dpq.web.pages import PAGE, filter_of, look_of, query_of
 from dpq.web.site import Call
-
-STATES = ["ready", "waiting", "delayed", "invisible", "dead"]
 
 ALL = "all"
 """The state that a search in all states names."""
@@ -118,7 +116,7 @@ def tasks(call: Call) -> Response:
     everywhere = query.get("state") == ALL
     chosen = filter_of(call, query | {"text": asked}, "ready" if everywhere else None, lenient=True)
     hits = search(call, chosen, PAGE, everywhere=everywhere)
-    states = {*STATES} if everywhere else {str(chosen.of_state)}
+    states = {*TaskState} if everywhere else {chosen.of_state}
     return call.render(
         "tasks.html",
         chosen=chosen,
@@ -129,15 +127,13 @@ def tasks(call: Call) -> Response:
         query=query_of(chosen) | ({"state": ALL} if everywhere else {}),
         after=hits.after,
         begun=bool(query.get("after")),
-        states=STATES,
         groups=call.shared("groups_by", "largest", "", "", SUGGESTED),
         offered=offered(call, states),
-        payloads=shows_payloads(call),
         bound=GO_ON,
     )
 
 
-def offered(call: Call, states: set[str]) -> list[str]:
+def offered(call: Call, states: set[TaskState]) -> list[str]:
     """Return the allowed actions on tasks of some states."""
     return [name for name, of in OF_STATES.items() if states & {*of} and call.may(name)]
 
@@ -184,7 +180,6 @@ def task(call: Call) -> Response:
         if gone := _gone(call, call.part("id")):
             return gone
         raise
-    state = seen.task.state
     steps, left_out = shown_steps(life(seen.task, seen.events))
     return call.render(
         "task.html",
@@ -193,8 +188,7 @@ def task(call: Call) -> Response:
         began=begun_ms(seen.task),
         steps=steps,
         left_out=left_out,
-        offered=offered(call, {state.value}),
-        payloads=shows_payloads(call),
+        offered=offered(call, {seen.task.state}),
     )
 
 
@@ -211,7 +205,6 @@ def _gone(call: Call, id_: str) -> Response | None:
         steps=steps,
         left_out=left_out,
         result=result,
-        payloads=shows_payloads(call),
     )
 
 
@@ -248,5 +241,4 @@ def workers(call: Call) -> Response:
         snapshot=snapshot,
         workers=working([snapshot])[:LEASES_READ],
         leases=leases_of(call)[:PAGE],
-        payloads=shows_payloads(call),
     )
