@@ -19,9 +19,9 @@ from dpq.views.limits import make
 from dpq.views.sampler import Snapshot
 from dpq.views.words import say_state, verdict_data
 from dpq.views.workers import Working, working
-from dpq.web.forms import act_on_ids, act_on_worker, begin_job, job_json, job_of
-from dpq.web.limit_pages import closed_first, group_names, rules_of
-from dpq.web.pages import PAGE, filter_of, look_of, read_batches
+from dpq.web.forms import act_on_ids, acted, begin_job, job_json
+from dpq.web.limit_pages import rules_of
+from dpq.web.pages import PAGE, filter_of
 from dpq.web.render import plain
 from dpq.web.site import Call, View, read_number, read_whole
 from dpq.web.task_pages import ALL, leases_of, search, see
@@ -124,16 +124,6 @@ def task(call: Call) -> Response:
     return call.answer(task_json(call, seen.task) | told)
 
 
-def limits(call: Call) -> Response:
-    """Read the states of the queue, of the default of all groups, and of some groups."""
-    names, following = group_names(call)
-    states, counted, now_ms = call.shared("states", names)
-    if not call.query.get("way") and not call.query.get("q"):
-        states = [*states[:2], *closed_first(states[2:])]
-    found = {"limits": [plain(state) for state in states], "in_flight_counted": counted}
-    return call.answer({**found, "now_ms": now_ms, "next": following})
-
-
 def history(call: Call) -> Response:
     """Read what the queue counted and held, minute by minute, or in quarters of an hour."""
     seconds = float(read_number(call.query.get("seconds", "3600"), "seconds"))
@@ -147,19 +137,6 @@ def events(call: Call) -> Response:
     after, limit = call.query.get("after", ""), read_whole(call.query.get("limit", "100"), "limit")
     found = call.once(("events", after, limit), lambda: call.queue.admin.events(after, limit))
     return call.answer({"events": [event.model_dump(mode="json") for event in found]})
-
-
-def batches(call: Call) -> Response:
-    """List the batches of a queue: the 50 that changed last."""
-    found = read_batches(call)
-    return call.answer({"batches": [state.model_dump(mode="json") for state in found]})
-
-
-def dead(call: Call) -> Response:
-    """Count dead letters by reason and error."""
-    seen = call.shared("kinds", look_of(call))
-    found = [kind._asdict() for kind in seen.kinds]
-    return call.answer({"kinds": found, "searched": seen.looked, "left": seen.left})
 
 
 def worker_json(each: Working) -> dict[str, Any]:
@@ -183,11 +160,6 @@ def leases(call: Call) -> Response:
     return call.answer({"leases": found, "total": max(running, len(found))})
 
 
-def document(call: Call) -> Response:
-    """Read the OpenAPI document."""
-    return call.answer(call.site.document)
-
-
 # Actions
 
 
@@ -200,20 +172,13 @@ def push(call: Call) -> Response:
     return call.answer({"id": call.queue.push(**said)}, 201)
 
 
-def worker_act(call: Call) -> Response:
-    """Give back all leases of a worker; or let it be quiet, or take tasks again."""
-    done, missed = act_on_worker(call, call.path.rpartition(":")[2], [call.name])
-    return call.answer({"done": done, "missed": missed})
-
-
 def act(call: Call) -> Response:
     """Act on tasks by their ids, or begin an action on all that match a filter."""
     ids, chosen = call.json.get("ids"), call.json.get("filter")
     if ids is not None:
         if not isinstance(ids, list) or not all(isinstance(each, str) for each in ids):
             raise ConfigurationError("ids must be a list of texts")
-        _, done, missed = act_on_ids(call, ids)
-        return call.answer({"done": done, "missed": missed})
+        return acted(call, *act_on_ids(call, ids))
     if not isinstance(chosen, dict):
         raise ConfigurationError("ids and filter are missing: give one of them")
     return call.answer(job_json(begin_job(call, chosen)), 202)
@@ -233,11 +198,6 @@ def limit(call: Call) -> Response:
     named = [group] if group not in (None, EVERY_GROUP) else []
     states = call.browse("states", named)[0]
     return call.answer(plain(states[-1] if group else states[0]))
-
-
-def job(call: Call) -> Response:
-    """Read the progress of an action."""
-    return call.answer(job_json(job_of(call)))
 
 
 # Its document

@@ -68,7 +68,15 @@ def tasks(call: Call) -> Response:
         question = f"{ACTIONS[action].capitalize()}: {many(len(ids), 'task')} of {call.name!r}?"
         fields = [(name, each) for name, values in call.form.items() for each in values]
         return _ask(call, question, action, [call.name], fields=fields, target=target, back=back)
-    return call.render("done.html", told=_told(*act_on_ids(call, ids)), back=back)
+    return acted(call, *act_on_ids(call, ids), back)
+
+
+def acted(call: Call, action: str, done: int, missed: int, back: str = "") -> Response:
+    """Say how many tasks or workers an action has changed, and how many had changed meanwhile."""
+    if call.for_programs:
+        return call.answer({"done": done, "missed": missed})
+    told = f"{action}: {done} done" + (f", {missed} had changed meanwhile" if missed else "")
+    return call.render("done.html", told=told, back=back)
 
 
 def _ask(call: Call, question: str, action: str, names: Sequence[str], **shown: Any) -> Response:
@@ -113,6 +121,8 @@ def job(call: Call) -> Response:
 def show_job(call: Call) -> Response:
     """Show an action on all that match a filter: its count, or its progress."""
     found = job_of(call)
+    if call.for_programs:
+        return call.answer(job_json(found))
     return call.render("job.html", job=found, query=query_of(found.chosen))
 
 
@@ -138,9 +148,25 @@ OF_WORKERS = {
 """The actions on a worker, and what is asked before each."""
 
 
-def act_on_worker(call: Call, action: str, names: Sequence[str]) -> tuple[int, int]:
-    """Do an action on the worker in the path, in some queues, once it is allowed in all of them."""
+def worker(call: Call) -> Response:
+    """Give back all leases of a worker; or let it be quiet, or take tasks again."""
     worker = call.part("id")
+    action = call.part("action") or call.path.rpartition(":")[2]
+    if action not in OF_WORKERS:
+        raise HTTPException(404, "there is no such page")
+    where = ["q", call.name] if call.name else []
+    names = [call.name] if where else queues_of(call, worker)
+    back = call.url(*where, "workers")
+    if not call.for_programs and not call.field("sure"):
+        said = {"worker": call.field("name") or worker, "queues": ", ".join(map(repr, names))}
+        question = OF_WORKERS[action].format(**said)
+        target = call.url(*where, "workers", worker, action)
+        return _ask(call, question, action, names, fields=[], target=target, back=back)
+    return acted(call, action, *_act_on_worker(call, worker, action, names), back)
+
+
+def _act_on_worker(call: Call, worker: str, action: str, names: Sequence[str]) -> tuple[int, int]:
+    """Do an action on a worker, in some queues, once it is allowed in all of them."""
     queues = [call.queue_of(name) for name in names]
     by = [call.allow(action, f"worker={worker!r}", name) for name in names]
     done = missed = 0
@@ -152,27 +178,6 @@ def act_on_worker(call: Call, action: str, names: Sequence[str]) -> tuple[int, i
             asked, some = 1, getattr(queue.admin, action)(worker, by=by[0])
         done, missed = done + some, missed + asked - some
     return done, missed
-
-
-def worker(call: Call) -> Response:
-    """Act on a worker after a question: in the queue of the path, or in all of its queues."""
-    action, worker = call.part("action"), call.part("id")
-    if action not in OF_WORKERS:
-        raise HTTPException(404, "there is no such page")
-    where = ["q", call.name] if call.name else []
-    names = [call.name] if where else queues_of(call, worker)
-    back = call.url(*where, "workers")
-    if not call.field("sure"):
-        said = {"worker": call.field("name") or worker, "queues": ", ".join(map(repr, names))}
-        question = OF_WORKERS[action].format(**said)
-        target = call.url(*where, "workers", worker, action)
-        return _ask(call, question, action, names, fields=[], target=target, back=back)
-    told = _told(action, *act_on_worker(call, action, names))
-    return call.render("done.html", told=told, back=back)
-
-
-def _told(action: str, done: int, missed: int) -> str:
-    return f"{action}: {done} done" + (f", {missed} had changed meanwhile" if missed else "")
 
 
 def group(call: Call) -> Response:

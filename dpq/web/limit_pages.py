@@ -21,6 +21,7 @@ from dpq.views.events import SHOWN
 from dpq.views.limits import changes_of, look_at, rules_before
 from dpq.views.used import used_by
 from dpq.web.pages import PAGE, whole_of
+from dpq.web.render import plain
 from dpq.web.site import Call, read_number, read_whole
 
 WAYS = {"": "closed first", "closed": "open next", "own": "own limits", "name": "by name"}
@@ -72,16 +73,21 @@ def closed_first(groups: Sequence[LimitState]) -> list[LimitState]:
 
 
 def limits(call: Call) -> Response:
-    """Show the state of each scope: open or closed, why, until when, units left, tasks."""
+    """Show the states of the queue, of the default of all groups, and of some groups."""
     names, following = group_names(call)
     states, counted, now_ms = call.shared("states", names)
     way = "name" if call.query.get("q") else call.query.get("way", "")
+    groups = states[2:] if way else closed_first(states[2:])
+    if call.for_programs:
+        found = [plain(state) for state in [*states[:2], *groups]]
+        told = {"limits": found, "in_flight_counted": counted, "now_ms": now_ms}
+        return call.answer(told | {"next": following})
     return call.render(
         "limits.html",
         snapshot=call.snapshot,
         whole=states[0],
         default=states[1],
-        groups=states[2:] if way else closed_first(states[2:])[:PAGE],
+        groups=groups if way else groups[:PAGE],
         events=call.events("rate_limited"),
         granted=call.granted(),
         counted=counted,

@@ -13,7 +13,6 @@ from dpq.model.filter import Filter
 from dpq.model.history import CHANGES, FAILED_KINDS
 from dpq.model.task import task_state
 from dpq.registry.all_queues import inspect_server
-from dpq.types import BatchState
 from dpq.verbs.browse import LOOK_A_PAGE, LOOK_MOST
 from dpq.views.charts import SPANS, Story, story
 from dpq.views.events import SHOWN, changes, failures
@@ -77,15 +76,12 @@ def whole_of(text: str) -> int:
     return int(text) if text.isdecimal() and len(text) < 12 else 0
 
 
-def read_batches(call: Call) -> list[BatchState]:
-    """Read the batches of a queue, the one that changed last first, at most once a second."""
-    return call.once(("batches",), lambda: call.queue.admin.batches(PAGE))
-
-
 def batches(call: Call) -> Response:
-    """Show what has become of the tasks of each batch."""
-    now_ms = call.snapshot.survey.now_ms
-    return call.render("batches.html", batches=read_batches(call), now_ms=now_ms)
+    """Show what has become of the tasks of each batch: the 50 that changed last."""
+    found = call.once(("batches",), lambda: call.queue.admin.batches(PAGE))
+    if call.for_programs:
+        return call.answer({"batches": [state.model_dump(mode="json") for state in found]})
+    return call.render("batches.html", batches=found, now_ms=call.snapshot.survey.now_ms)
 
 
 FLAGS: dict[str, Any] = {"0": False, "false": False, "1": True, "true": True}
@@ -135,9 +131,12 @@ def look_of(call: Call) -> int:
 
 
 def dead(call: Call) -> Response:
-    """Show dead letters by reason and error."""
-    some = call.snapshot.stats.dead
-    return call.render("dead.html", kinds=call.shared("kinds", look_of(call)) if some else None)
+    """Count dead letters by reason and error."""
+    seen = call.shared("kinds", look_of(call))
+    if call.for_programs:
+        found = [kind._asdict() for kind in seen.kinds]
+        return call.answer({"kinds": found, "searched": seen.looked, "left": seen.left})
+    return call.render("dead.html", kinds=seen)
 
 
 def server(call: Call) -> Response:
@@ -166,4 +165,7 @@ def _info(redis: Any) -> dict[str, Any] | None:
 
 def api(call: Call) -> Response:
     """Show the document of the JSON API."""
-    return call.render("api.html", document=call.site.document)
+    document = call.site.document
+    return (
+        call.answer(document) if call.for_programs else call.render("api.html", document=document)
+    )

@@ -223,12 +223,12 @@ LEASES_READ = 200
 
 def leases_of(call: Call) -> list[tuple[LeaseInfo, Any]]:
     """Read leases, each with its task: the longest held of those that end first."""
+    now_ms = call.snapshot.survey.now_ms
 
     def read() -> list[tuple[LeaseInfo, Any]]:
         chosen = Filter(TaskState.INVISIBLE)
         found = call.browse("search", chosen, (), LEASES_READ, LEASES_READ).tasks
-        leases = holders(call, found, call.snapshot.survey.now_ms)
-        return list(zip(leases, found, strict=True))
+        return list(zip(holders(call, found, now_ms), found, strict=True))
 
     return sorted(call.once(("leases",), read), key=lambda pair: (pair[0].since, pair[0].token))
 
