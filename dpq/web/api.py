@@ -54,8 +54,10 @@ def task_json(call: Call, task: Any) -> dict[str, Any]:
     return {name: plain(value) for name, value in fields.items()}
 
 
-def queue_json(name: str, snapshot: Snapshot) -> dict[str, Any]:
-    """Write the snapshot of a queue."""
+def queue_json(name: str, snapshot: Snapshot | Exception) -> dict[str, Any]:
+    """Write the snapshot of a queue, or why it cannot be read."""
+    if isinstance(snapshot, Exception):
+        return {"queue": name, "error": str(snapshot)}
     survey, verdict = snapshot.survey, snapshot.verdict
     pace = snapshot.pace._asdict().items()
     return {
@@ -79,12 +81,7 @@ def queues(call: Call) -> Response:
     names = list(call.site.directory.names())
     start = read_whole(call.query.get("start", "0"), "start")
     shown = names[start : start + PAGE] if start >= 0 else []
-    found = [
-        {"queue": name, "error": str(each)}
-        if isinstance(each, Exception)
-        else queue_json(name, each)
-        for name, each in call.site.snapshots(shown).items()
-    ]
+    found = [queue_json(name, each) for name, each in call.site.snapshots(shown).items()]
     return call.answer({"queues": found, "total": len(names)})
 
 
@@ -118,8 +115,8 @@ def task(call: Call) -> Response:
     told = {
         "why": seen.why._asdict(),
         "holder": seen.holder and plain(seen.holder) | {"token": str(seen.holder.token)},
-        "events": [event.model_dump(mode="json") for event in seen.events],
-        "result": seen.result.model_dump(mode="json") if seen.result and call.payloads else None,
+        "events": plain(seen.events),
+        "result": plain(seen.result) if call.payloads else None,
     }
     return call.answer(task_json(call, seen.task) | told)
 
@@ -136,7 +133,7 @@ def events(call: Call) -> Response:
     """Read the events behind an event, or the newest events."""
     after, limit = call.query.get("after", ""), read_whole(call.query.get("limit", "100"), "limit")
     found = call.once(("events", after, limit), lambda: call.queue.admin.events(after, limit))
-    return call.answer({"events": [event.model_dump(mode="json") for event in found]})
+    return call.answer({"events": plain(found)})
 
 
 def worker_json(each: Working) -> dict[str, Any]:
@@ -149,8 +146,7 @@ def worker_json(each: Working) -> dict[str, Any]:
 
 def workers(call: Call) -> Response:
     """List the workers of a queue."""
-    found = working([call.snapshot])
-    return call.answer({"workers": [worker_json(each) for each in found]})
+    return call.answer({"workers": [worker_json(each) for each in working([call.snapshot])]})
 
 
 def leases(call: Call) -> Response:

@@ -79,9 +79,8 @@ def limits(call: Call) -> Response:
     way = "name" if call.query.get("q") else call.query.get("way", "")
     groups = states[2:] if way else closed_first(states[2:])
     if call.for_programs:
-        found = [plain(state) for state in [*states[:2], *groups]]
-        told = {"limits": found, "in_flight_counted": counted, "now_ms": now_ms}
-        return call.answer(told | {"next": following})
+        told = {"limits": plain([*states[:2], *groups]), "in_flight_counted": counted}
+        return call.answer(told | {"now_ms": now_ms, "next": following})
     return call.render(
         "limits.html",
         snapshot=call.snapshot,

@@ -16,6 +16,7 @@ from dpq.registry.all_queues import inspect_server
 from dpq.verbs.browse import LOOK_A_PAGE, LOOK_MOST
 from dpq.views.charts import SPANS, Story, story
 from dpq.views.events import SHOWN, changes, failures
+from dpq.web.render import plain
 from dpq.web.site import STORY_SECONDS, Call, read_number
 
 T = TypeVar("T")
@@ -80,7 +81,7 @@ def batches(call: Call) -> Response:
     """Show what has become of the tasks of each batch: the 50 that changed last."""
     found = call.once(("batches",), lambda: call.queue.admin.batches(PAGE))
     if call.for_programs:
-        return call.answer({"batches": [state.model_dump(mode="json") for state in found]})
+        return call.answer({"batches": plain(found)})
     return call.render("batches.html", batches=found, now_ms=call.snapshot.survey.now_ms)
 
 
