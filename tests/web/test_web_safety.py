@@ -243,8 +243,9 @@ def test_long_bodies_and_broken_ones(change: Browser, dashboard: Open, q: DPQ) -
 def test_mounted_below_a_path(q: DPQ) -> None:
     """All links, forms, files and cookies stay below the path of the mount."""
     q.push("x")
-    site = Starlette(routes=[Mount("/ops/queues", app(q, access=Access(write=True)))])
-    browser = Browser(site, base_url="http://127.0.0.1/ops/queues")
+    access = Access(write=True, hosts=("Ops.Example",))
+    site = Starlette(routes=[Mount("/ops/queues", app(q, access=access))])
+    browser = Browser(site, base_url="http://ops.example/ops/queues")
     html = browser.page(f"/q/{q.queue_name}/tasks")
     links = [part.split('"')[0] for part in html.split('href="')[1:] + html.split('action="')[1:]]
     assert all(link.startswith(("/ops/queues/", "#")) for link in links if link)
