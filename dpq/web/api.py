@@ -21,10 +21,10 @@ from dpq.views.words import say_state, verdict_data
 from dpq.views.workers import Working, working
 from dpq.web.forms import act_on_ids, acted, begin_job, job_json
 from dpq.web.limit_pages import rules_of
-from dpq.web.pages import PAGE, filter_of
+from dpq.web.pages import PAGE
 from dpq.web.render import plain
 from dpq.web.site import Call, View, read_number, read_whole
-from dpq.web.task_pages import ALL, leases_of, search, see
+from dpq.web.task_pages import leases_of, search, see
 
 ABOUT = (
     "What the pages show and do. Priorities, tokens and integers beyond 2^53 are texts. In a path, "
@@ -92,12 +92,10 @@ def queue(call: Call) -> Response:
 
 def tasks(call: Call) -> Response:
     """Find tasks of one state, or of all."""
-    everywhere = call.query.get("state") == ALL
-    chosen = filter_of(call, call.query, "ready" if everywhere else None, lenient=True)
     most = read_whole(call.query.get("n", str(PAGE)), "n")
     if not 1 <= most <= MOST:
         raise ConfigurationError(f"n is {most}: it must be from 1 to {MOST}")
-    hits = search(call, chosen, most, everywhere=everywhere)
+    hits = search(call, call.query, most)
     return call.answer(
         {
             "tasks": [task_json(call, task) for task in hits.tasks],

@@ -211,10 +211,10 @@ def limit(call: Call) -> Response:
 
 
 def login(call: Call) -> Response:
-    """Begin a session, if the token is right."""
+    """Ask for the token, and begin a session if it is right."""
     guard = call.site.guard
     if not guard.is_token(call.field("token")):
-        return call.render("login.html", status=401, wrong=True)
+        return call.render("login.html", 401 if call.changes else 200, wrong=call.changes)
     answer = call.go()
     answer.set_cookie(
         COOKIE,

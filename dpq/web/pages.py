@@ -143,15 +143,13 @@ def dead(call: Call) -> Response:
 def server(call: Call) -> Response:
     """Show the server that holds the queues, and its setup."""
     names = list(call.site.directory.names())
-    if not names:
-        return call.render("server.html", names=[], problems=[], missing=[], info=None)
-    queue = call.site.watch(names[0]).queue
 
     def look() -> Any:
+        queue = call.site.watch(names[0]).queue
         problems, missing = inspect_server(queue)
         return [(each, *explain(each)) for each in problems], missing, _info(queue.redis)
 
-    problems, missing, info = call.site.shared.get(("server",), look)
+    problems, missing, info = call.once(("server",), look) if names else ([], [], None)
     return call.render("server.html", names=names, problems=problems, missing=missing, info=info)
 
 

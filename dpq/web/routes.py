@@ -118,21 +118,15 @@ def app(
         queues = Named(queues)
     site = Site(queues, access or Access(), badge, server)
     site.document = openapi(API)
-    static = StaticFiles(packages=[("dpq.web", "static")])
-    table: list[BaseRoute] = [Mount("/static", static)]
-    table += [
-        Route("/login", _endpoint(site, _login_page, public=True), methods=["GET"]),
-        Route("/login", _endpoint(site, forms.login, public=True), methods=["POST"]),
+    table: list[BaseRoute] = [
+        Mount("/static", StaticFiles(packages=[("dpq.web", "static")])),
+        Route("/login", _endpoint(site, forms.login, public=True), methods=["GET", "POST"]),
     ]
     rows = [*PAGES, *((method, path, view) for method, path, view, _ in API)]
     table += [Route(path, _endpoint(site, view), methods=[method]) for method, path, view in rows]
     table.append(Route("/{rest:path}", _endpoint(site, _nothing), methods=["GET", "POST"]))
     small = Middleware(GZipMiddleware, minimum_size=2000, compresslevel=5)
     return Starlette(routes=table, middleware=[Middleware(_protected), small])
-
-
-def _login_page(call: Call) -> Response:
-    return call.render("login.html", wrong=False)
 
 
 def _nothing(call: Call) -> Response:

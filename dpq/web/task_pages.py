@@ -59,6 +59,8 @@ SEARCHES = TypeAdapter[Search](
 class Hits(NamedTuple):
     """The tasks that one request has found."""
 
+    chosen: Filter
+    everywhere: bool  # in all states
     tasks: list[Task[Any]]
     search: Search  # the search after them
     left: int  # tasks that it has not looked at
@@ -74,10 +76,11 @@ def read_search(text: str) -> Search:
     raise ConfigurationError("after is no position of this list: start again")
 
 
-def search(call: Call, chosen: Filter, most: int, *, everywhere: bool = False) -> Hits:
-    """Find up to `most` tasks of the filter's state, or of all if `everywhere`, within one
-    request. A search in all states begins with the smallest: it shows what it finds there at once.
-    """
+def search(call: Call, query: Mapping[str, str], most: int) -> Hits:
+    """Find up to `most` tasks that pass the filter of a query, within one request. A search in all
+    states begins with the smallest: it shows what it finds there at once."""
+    everywhere = query.get("state") == ALL
+    chosen = filter_of(call, query, "ready" if everywhere else None, lenient=True)
     sizes, look = sizes_of(call), look_of(call)
     begun = Search(sorted(sizes, key=sizes.__getitem__) if everywhere else [chosen.of_state])
     if after := call.query.get("after", ""):
@@ -98,7 +101,8 @@ def search(call: Call, chosen: Filter, most: int, *, everywhere: bool = False) -
         states, position = states[1:], None
     come = Search(states, position, looked, found)
     left += sum(sizes[each] for each in states[1:])
-    return Hits(tasks, come, left, SEARCHES.dump_json(come).decode() if states else "")
+    after = SEARCHES.dump_json(come).decode() if states else ""
+    return Hits(chosen, everywhere, tasks, come, left, after)
 
 
 def sizes_of(call: Call) -> dict[TaskState, int]:
@@ -113,19 +117,13 @@ def tasks(call: Call) -> Response:
     asked = query.pop("find", query.get("text", "")).strip()
     if asked and asked != query.get("text"):
         return _go_to(call, asked, query)
-    everywhere = query.get("state") == ALL
-    chosen = filter_of(call, query | {"text": asked}, "ready" if everywhere else None, lenient=True)
-    hits = search(call, chosen, PAGE, everywhere=everywhere)
-    states = {*TaskState} if everywhere else {chosen.of_state}
+    hits = search(call, query | {"text": asked}, PAGE)
+    states = {*TaskState} if hits.everywhere else {hits.chosen.of_state}
     return call.render(
         "tasks.html",
-        chosen=chosen,
-        everywhere=everywhere,
-        hits=hits,
-        left=hits.left,
+        **hits._asdict(),
         sizes={state.value: size for state, size in sizes_of(call).items()},
-        query=query_of(chosen) | ({"state": ALL} if everywhere else {}),
-        after=hits.after,
+        query=query_of(hits.chosen) | ({"state": ALL} if hits.everywhere else {}),
         begun=bool(query.get("after")),
         groups=call.shared("groups_by", "largest", "", "", SUGGESTED),
         offered=offered(call, states),
