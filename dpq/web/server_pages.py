@@ -171,18 +171,16 @@ def events(call: Call) -> Response:
         return queue.events("", EVENTS_EACH)
 
     answers, bound = of_first(call, partial(call.site.ask, what=read), "events")
-    kind, kinds = call.query.get("kind", ""), set[str]()
-    found = []
-    for name, few in answers.items():
-        kinds |= {event.kind for event in few}
-        found += [(name, event) for event in few if kind in ("", event.kind)]
+    kind = call.query.get("kind", "")
+    every = [(name, event) for name, few in answers.items() for event in few]
+    found = [each for each in every if kind in ("", each[1].kind)]
     found.sort(key=lambda each: each[1].at, reverse=True)
     return call.render(
         "all_events.html",
         found=found[:EVENTS_SHOWN],
         total=len(found),
         each=EVENTS_EACH,
-        kinds=sorted(kinds | {kind} - {""}),
+        kinds=sorted({event.kind for _, event in every} | {kind} - {""}),
         kind=kind,
         bound=bound,
     )
