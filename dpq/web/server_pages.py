@@ -77,7 +77,12 @@ def overview(call: Call) -> Response:
     """Show what is wrong on the server, worst first; below it all queues, 50 on a page."""
     names = [name for name in call.site.directory.names() if call.query.get("q", "") in name]
     page, following = paged(call, names)
-    read, bound = of_first(call, lambda first: call.site.snapshots(dict.fromkeys([*first, *page])))
+
+    def look(first: list[str]) -> dict[str, Any]:
+        """Read the page and the first queues: together no more than keep their samples."""
+        return call.site.snapshots([*dict.fromkeys([*page, *first])][:QUEUES])
+
+    read, bound = of_first(call, look)
     worst = call.site.places.order(found.verdict for found in read.values())
     top = worst[:PAGE]
     last = last_changes(call, {each.queue: read[each.queue] for each in top})

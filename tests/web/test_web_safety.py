@@ -88,10 +88,9 @@ def test_a_dashboard_that_only_shows_changes_nothing(
     json = {"action": "cancel", "ids": [ids["ready"]], "seconds": 9, "windows": ["1/s"]}
     bodies: list[dict[str, Any]] = [{"data": form}, {"json": json | {"expected": 1}}]
     for body in bodies:
-        headers = {"sec-fetch-site": "same-origin"}
         if method == "DELETE":
             body = {}
-        answer = look.request(method, url, headers=headers, **body)
+        answer = look.request(method, url, headers={"sec-fetch-site": "same-origin"}, **body)
         as_form = "data" in body and url.startswith("/api/")
         assert answer.status_code == (415 if as_form else 403), answer.text
     assert ({s: [t.id for t in q.peek(99, s)] for s in TaskState}, q.admin.limits()) == before
