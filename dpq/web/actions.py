@@ -1,7 +1,7 @@
 """Actions on tasks: on some tasks by their ids, or on all that match a filter, in steps of 200.
 
 An action on a filter is a job. It first counts the matching tasks. Then a user confirms the number,
-and the job acts on at most so many tasks. It shows its progress, and can be stopped after each
+and the job acts on at most that many tasks. It shows its progress, and can be stopped after each
 step.
 """
 
