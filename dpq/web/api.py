@@ -124,7 +124,8 @@ def history(call: Call) -> Response:
     seconds = float(read_number(call.query.get("seconds", "3600"), "seconds"))
     slots = call.once(("history", seconds), lambda: call.queue.admin.history(seconds))
     left_out: Any = {} if call.query.get("buckets") == "1" else {"__all__": BUCKETS}
-    return call.answer_json(b'{"slots":%b}' % SLOTS.dump_json(slots, exclude=left_out))
+    text = b'{"slots":%b}' % SLOTS.dump_json(slots, exclude=left_out)
+    return call.tagged(text, "application/json")
 
 
 def events(call: Call) -> Response:

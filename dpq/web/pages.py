@@ -164,7 +164,6 @@ def _info(redis: Any) -> dict[str, Any] | None:
 
 def api(call: Call) -> Response:
     """Show the document of the JSON API."""
-    document = call.site.document
-    return (
-        call.answer(document) if call.for_programs else call.render("api.html", document=document)
-    )
+    if call.for_programs:
+        return call.answer(call.site.document)
+    return call.render("api.html", document=call.site.document)

@@ -241,7 +241,7 @@ class Call:
         html = self.site.templates.get_template(template).render(
             call=self, url=self.url, may=self.may, **shown
         )
-        answer = self._tagged(html.encode(), "text/html; charset=utf-8", status)
+        answer = self.tagged(html.encode(), "text/html; charset=utf-8", status)
         now = str(self.site.now_ms())
         answer.headers["x-dpq-now"] = now
         # Set after the ETag, which the clock must not change.
@@ -251,13 +251,9 @@ class Call:
     def answer(self, value: Any, status: int = 200) -> Response:
         """Make an answer of the API."""
         text = to_json(json_safe(value), inf_nan_mode="strings", fallback=str)
-        return self.answer_json(text, status)
+        return self.tagged(text, "application/json", status)
 
-    def answer_json(self, text: bytes, status: int = 200) -> Response:
-        """Make an answer of the API from JSON that has no integer beyond 2^53."""
-        return self._tagged(text, "application/json", status)
-
-    def _tagged(self, body: bytes, kind: str, status: int) -> Response:
+    def tagged(self, body: bytes, kind: str, status: int = 200) -> Response:
         """Make an answer with an ETag, or 304 if the browser has it already."""
         tag = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
         headers = {"etag": tag, "vary": "cookie"}
