@@ -45,8 +45,10 @@ def inspect_server(queue: "DPQ[Any]") -> tuple[list[Problem], list[str]]:
     Returns:
         The problems that endanger tasks, and the rights that are missing to see all settings.
     """
-    redis = queue.redis
-    here = session_of(queue).connections.aimed(key_of(queue.queue_name, "conf"))
+    redis, here = (
+        queue.redis,
+        session_of(queue).connections.aimed(key_of(queue.queue_name, "conf")),
+    )
     try:
         with reachable():
             info = redis.info(**here)
