@@ -5,19 +5,19 @@ queues of a process share the client of the first.
 """
 
 import threading
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 from django.conf import settings
 from django.db import transaction
 from django.http import HttpResponse
 
-from dpq import DPQ, ConfigurationError, Push, TaskNotFoundError, Tasks, TaskState
+from dpq import DPQ, ConfigurationError, Push, Tasks
 from dpq.model.validation import label
 from dpq.queue.base import operations_named
+from dpq.queue.inside import operations_of, session_of
 from dpq.queue.waits import end_of
 from dpq.types import TaskFunction
-from dpq.views.answers import Answer, may_be_id, of_end, of_task, unknown
+from dpq.views.answers import may_be_id, of_end, of_now, unknown
 
 KNOWN = ("URL", "QUEUE", "OPTIONS")
 """The names in the setting `DPQ`."""
@@ -185,22 +185,16 @@ def task_response(
         ConfigurationError: The timeout is out of its bounds, or the setting `DPQ` is wrong.
         RedisError: The server is away.
     """
-    answer = _answer(task_id, timeout, queue_name) if may_be_id(task_id) else unknown(task_id)
+    answer = unknown(task_id)
+    if may_be_id(task_id):
+        queue = open_queue(queue_name)
+        if timeout and (outcome := end_of(queue, task_id, timeout)):
+            answer = of_end(task_id, outcome)
+        else:
+            answer = session_of(queue).run(of_now, operations_of(queue), task_id)
     return HttpResponse(
         answer.body,
         status=answer.status,
         headers=answer.headers,
         content_type="application/json",
     )
-
-
-def _answer(task_id: str, timeout: float, queue_name: str | None) -> Answer:
-    queue = open_queue(queue_name)
-    if outcome := end_of(queue, task_id, timeout):
-        return of_end(task_id, outcome)
-    with suppress(TaskNotFoundError):
-        task = queue.get(task_id)
-        if task.state is not TaskState.DEAD:
-            return of_task(task)
-    ended = end_of(queue, task_id, 0)  # it has ended between the two calls
-    return of_end(task_id, ended) if ended else unknown(task_id)

@@ -54,11 +54,12 @@ SSE_HEADERS = {
 class _Follower:
     """One followed task: its newest answer, for all its streams."""
 
+    following: asyncio.Task[None]
+
     def __init__(self) -> None:
         self.streams = 0
         self.answer: Answer | Exception | None = None
         self.changed = asyncio.Event()  # a new one after each change
-        self.following: asyncio.Task[None] | None = None
 
     def tell(self, answer: Answer | Exception) -> None:
         """Tell all streams of a change."""
@@ -75,25 +76,22 @@ class Followers:
         self._queue = queue
         self._max_streams = max_streams
         self._followers: dict[str, _Follower] = {}
-        self._streams = 0
+        self._open = 0  # streams and waits
         self.closing = asyncio.Event()
-
-    def __len__(self) -> int:
-        return self._streams
 
     @property
     def full(self) -> bool:
         """Return True if there is no room for another stream or wait."""
-        return self._streams >= self._max_streams
+        return self._open >= self._max_streams
 
     @contextmanager
     def stream(self) -> Iterator[None]:
         """Count a stream or a wait as open in the body."""
-        self._streams += 1
+        self._open += 1
         try:
             yield
         finally:
-            self._streams -= 1
+            self._open -= 1
 
     def close(self) -> None:
         """End all streams, and the waits for results."""
@@ -131,8 +129,7 @@ class Followers:
         finally:
             follower.streams -= 1
             if not follower.streams:
-                if follower.following:
-                    follower.following.cancel()
+                follower.following.cancel()
                 self._forget(task_id, follower)
 
     def _forget(self, task_id: str, follower: _Follower) -> None:

@@ -9,7 +9,6 @@ from contextlib import (
     AsyncExitStack,
     asynccontextmanager,
     contextmanager,
-    suppress,
 )
 from types import FrameType
 from typing import Any
@@ -17,11 +16,12 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from dpq import AsyncDPQ, AsyncWorker, ConfigurationError, TaskNotFoundError, TaskState
+from dpq import AsyncDPQ, AsyncWorker, ConfigurationError
 from dpq.fastapi.streams import MAX_STREAMS, EventStream, Followers, response_of, until_gone
 from dpq.model.validation import milliseconds, whole_number
+from dpq.queue.inside import operations_of, session_of
 from dpq.queue.waits_async import end_of_async
-from dpq.views.answers import Answer, may_be_id, of_end, of_task, unknown
+from dpq.views.answers import Answer, may_be_id, of_end, of_now, unknown
 from dpq.worker.handlers import Handlers
 
 MAX_STREAMS_BOUND = 100_000
@@ -184,16 +184,9 @@ class WebQueue:
             with followers.stream():
                 waiting = end_of_async(queue, task_id, timeout)
                 outcome = await _first(waiting, followers.closing.wait(), *gone)
-        else:
-            outcome = await end_of_async(queue, task_id, 0)
-        if outcome is not None:
-            return response_of(of_end(task_id, outcome))
-        with suppress(TaskNotFoundError):
-            task = await queue.get(task_id)
-            if task.state is not TaskState.DEAD:
-                return response_of(of_task(task))
-        ended = await end_of_async(queue, task_id, 0)  # it has ended between the two calls
-        return response_of(of_end(task_id, ended) if ended else unknown(task_id))
+            if outcome:
+                return response_of(of_end(task_id, outcome))
+        return response_of(await session_of(queue).run(of_now, operations_of(queue), task_id))
 
     def events(self, task_id: str) -> Response:
         """Answer with server-sent events about a task, until it has ended.

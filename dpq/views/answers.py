@@ -10,7 +10,7 @@ from pydantic_core import to_json
 
 from dpq.model.errors import ConfigurationError
 from dpq.model.task import Task, TaskState
-from dpq.script.command import task_id
+from dpq.script.command import Steps, task_id
 from dpq.verbs.stored import Outcome
 
 RETRY_SECONDS = 1
@@ -58,6 +58,14 @@ def of_end(task_id: str, outcome: Outcome) -> Answer:
     if outcome.state == "dead":
         return Answer(200, {"id": task_id, "state": "dead", "reason": outcome.reason})
     return unknown(task_id)
+
+
+def of_now(operations: Any, task_id: str) -> Steps[Answer]:
+    """Read a task, or its end, in one round trip."""
+    outcome, task = yield from operations.examine(task_id)
+    if outcome.state == "live" and task is None:  # it was replayed between the two reads
+        outcome, task = yield from operations.examine(task_id)
+    return of_task(task) if task else of_end(task_id, outcome)
 
 
 def unknown(task_id: str) -> Answer:

@@ -1,4 +1,4 @@
-"""The data of charts of a queue's history. `dpq.web.svg` draws them.
+"""The data of charts of a queue's history. `dpq.web.render` draws them.
 
 A slot of the history has totals. So the counts of a bin are differences between its two edges,
 and a slot that is missing costs resolution only.

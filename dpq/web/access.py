@@ -157,9 +157,9 @@ class Guard:
         host = request.headers.get("host", "")
         name = host.rpartition(":")[0] if ":" in host.rpartition("]")[2] else host
         hosts = LOOPBACK if self.access.hosts is None else self.access.hosts
-        if "*" not in hosts and name.lower() not in hosts:
+        if "*" not in hosts and name.lower() not in map(str.lower, hosts):
             raise HTTPException(
-                400, f"this dashboard does not answer to the host {name!r}: start it with --host"
+                400, f"this dashboard does not answer to the host {name!r}: start it with --name"
             )
         if open_to_all or self.access.token is None:
             return

@@ -1,14 +1,13 @@
 """Actions on tasks: on some tasks by their ids, or on all that match a filter, in steps of 200.
 
 An action on a filter is a job. It first counts the matching tasks. Then a user confirms the number,
-and the job acts on at most so many tasks. It shows its progress, and can be stopped after each
+and the job acts on at most that many tasks. It shows its progress, and can be stopped after each
 step.
 """
 
 import secrets
 import threading
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from dpq import DPQ, ConfigurationError
@@ -67,27 +66,31 @@ class Job:
         if self.state == "counted":
             self.state = "stopped"
 
-    def count_all(self) -> None:
-        """Count the matching tasks, in steps."""
-        run = session_of(self.queue).run
-        while not self._stop.is_set() and run(self._bulk.count_some):
-            pass
-        self.state = "stopped" if self._stop.is_set() else "counted"
+    def start(self) -> None:
+        """Count the matching tasks, or act on as many as were counted, in a thread."""
+        bulk, counts = self._bulk, self.state == "counting"
+        work = (bulk.count_some, "counted") if counts else (bulk.step, "done", bulk.tell)
+        name = f"dpq web {self.action}"
+        threading.Thread(target=self._repeat, args=work, name=name, daemon=True).start()
 
-    def run(self) -> None:
-        """Act on matching tasks, in steps: at most on as many tasks as were counted."""
+    def _repeat(self, step: Any, state: JobState, *last: Any) -> None:
+        """Do steps until one returns False or the job is stopped, then the last ones."""
         run = session_of(self.queue).run
-        while not self._stop.is_set() and run(self._bulk.step):
-            pass
-        run(self._bulk.tell)
-        self.state = "stopped" if self._stop.is_set() else "done"
+        try:
+            while not self._stop.is_set() and run(step):
+                pass
+            for each in last:
+                run(each)
+            self.state = "stopped" if self._stop.is_set() else state
+        except Exception as error:
+            self.error, self.state = f"{type(error).__name__}: {error}", "failed"
 
 
 class Jobs:
     """The jobs of this process, the newest last."""
 
     def __init__(self) -> None:
-        self._jobs: OrderedDict[str, Job] = OrderedDict()
+        self._jobs: dict[str, Job] = {}
         self._lock = threading.Lock()
 
     def __iter__(self) -> Any:
@@ -109,7 +112,7 @@ class Jobs:
             for each in list(self._jobs.values()):
                 if len(self._jobs) > JOBS_KEPT and (each.ended or each.state == "counted"):
                     del self._jobs[each.id]
-        self._start(job, job.count_all)
+        job.start()
         return job
 
     def confirm(self, job: Job, expected: int) -> None:
@@ -122,13 +125,4 @@ class Jobs:
                     f"{expected} tasks were expected, and {job.count} match: look again"
                 )
             job.state = "running"
-        self._start(job, job.run)
-
-    def _start(self, job: Job, work: Callable[[], None]) -> None:
-        def run() -> None:
-            try:
-                work()
-            except Exception as error:
-                job.error, job.state = f"{type(error).__name__}: {error}", "failed"
-
-        threading.Thread(target=run, name=f"dpq web {job.action}", daemon=True).start()
+        job.start()

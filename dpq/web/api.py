@@ -19,12 +19,12 @@ from dpq.views.limits import make
 from dpq.views.sampler import Snapshot
 from dpq.views.words import say_state, verdict_data
 from dpq.views.workers import Working, working
-from dpq.web.forms import act_on_ids, act_on_worker, begin_job, job_json, job_of, value_of
-from dpq.web.limit_pages import closed_first, group_names, rules_of
-from dpq.web.pages import PAGE, filter_of, look_of, read_batches, shows_payloads
+from dpq.web.forms import act_on_ids, acted, begin_job, job_json
+from dpq.web.limit_pages import rules_of
+from dpq.web.pages import PAGE
 from dpq.web.render import plain
 from dpq.web.site import Call, View, read_number, read_whole
-from dpq.web.task_pages import ALL, leases_of, left_of, search, see, write_search
+from dpq.web.task_pages import leases_of, search, see
 
 ABOUT = (
     "What the pages show and do. Priorities, tokens and integers beyond 2^53 are texts. In a path, "
@@ -46,19 +46,18 @@ MOST = 200
 """Tasks in one answer at most."""
 
 
-def task_json(task: Any, payloads: bool = True) -> dict[str, Any]:
+def task_json(call: Call, task: Any) -> dict[str, Any]:
     """Write a task."""
-    fields = dict(task)
-    fields["priority"], fields["token"] = str(task.priority), str(task.token)
-    if payloads:
-        fields["payload"] = plain(task.payload)
-    else:
+    fields = dict(task) | {"priority": str(task.priority), "token": str(task.token)}
+    if not call.payloads:
         del fields["payload"]
     return {name: plain(value) for name, value in fields.items()}
 
 
-def queue_json(name: str, snapshot: Snapshot) -> dict[str, Any]:
-    """Write the snapshot of a queue."""
+def queue_json(name: str, snapshot: Snapshot | Exception) -> dict[str, Any]:
+    """Write the snapshot of a queue, or why it cannot be read."""
+    if isinstance(snapshot, Exception):
+        return {"queue": name, "error": str(snapshot)}
     survey, verdict = snapshot.survey, snapshot.verdict
     pace = snapshot.pace._asdict().items()
     return {
@@ -82,89 +81,58 @@ def queues(call: Call) -> Response:
     names = list(call.site.directory.names())
     start = read_whole(call.query.get("start", "0"), "start")
     shown = names[start : start + PAGE] if start >= 0 else []
-    found = [
-        queue_json(name, snapshot) if snapshot else {"queue": name, "error": fault}
-        for name, snapshot, fault in call.site.snapshots(shown)
-    ]
+    found = [queue_json(name, each) for name, each in call.site.snapshots(shown).items()]
     return call.answer({"queues": found, "total": len(names)})
 
 
 def queue(call: Call) -> Response:
     """Read one queue."""
-    return call.answer(queue_json(call.name, call.site.snapshot(call.name)))
+    return call.answer(queue_json(call.name, call.snapshot))
 
 
 def tasks(call: Call) -> Response:
     """Find tasks of one state, or of all."""
-    everywhere = call.query.get("state") == ALL
-    chosen = filter_of(call, call.query, "ready" if everywhere else None, lenient=True)
     most = read_whole(call.query.get("n", str(PAGE)), "n")
     if not 1 <= most <= MOST:
         raise ConfigurationError(f"n is {most}: it must be from 1 to {MOST}")
-    hits = search(call, chosen, most, everywhere=everywhere)
-    payloads = shows_payloads(call)
+    hits = search(call, call.query, most)
     return call.answer(
         {
-            "tasks": [task_json(task, payloads) for task in hits.tasks],
+            "tasks": [task_json(call, task) for task in hits.tasks],
             "found": hits.search.found,
             "searched": hits.search.looked,
-            "left": left_of(call, hits),
-            "after": write_search(hits.search) or None,
+            "left": hits.left,
+            "after": hits.after or None,
         }
     )
 
 
 def task(call: Call) -> Response:
     """Read one task: why it is not running, its worker, and what has happened."""
-    seen, payloads = see(call, call.part("id")), call.site.guard.access.payloads
+    seen = see(call, call.part("id"))
     told = {
         "why": seen.why._asdict(),
         "holder": seen.holder and plain(seen.holder) | {"token": str(seen.holder.token)},
-        "events": [event.model_dump(mode="json") for event in seen.events],
-        "result": seen.result.model_dump(mode="json") if seen.result and payloads else None,
+        "events": plain(seen.events),
+        "result": plain(seen.result) if call.payloads else None,
     }
-    return call.answer(task_json(seen.task, payloads) | told)
-
-
-def limits(call: Call) -> Response:
-    """Read the states of the queue, of the default of all groups, and of some groups."""
-    names, following = group_names(call)
-    states, counted, now_ms = call.shared("states", names)
-    if not call.query.get("way") and not call.query.get("q"):
-        states = [*states[:2], *closed_first(states[2:])]
-    found = {"limits": [plain(state) for state in states], "in_flight_counted": counted}
-    return call.answer({**found, "now_ms": now_ms, "next": following})
+    return call.answer(task_json(call, seen.task) | told)
 
 
 def history(call: Call) -> Response:
     """Read what the queue counted and held, minute by minute, or in quarters of an hour."""
     seconds = float(read_number(call.query.get("seconds", "3600"), "seconds"))
-    key = ("history", call.name, seconds)
-    slots = call.site.shared.get(key, lambda: call.queue.admin.history(seconds))
+    slots = call.once(("history", seconds), lambda: call.queue.admin.history(seconds))
     left_out: Any = {} if call.query.get("buckets") == "1" else {"__all__": BUCKETS}
-    return call.answer_json(b'{"slots":%b}' % SLOTS.dump_json(slots, exclude=left_out))
+    text = b'{"slots":%b}' % SLOTS.dump_json(slots, exclude=left_out)
+    return call.tagged(text, "application/json")
 
 
 def events(call: Call) -> Response:
     """Read the events behind an event, or the newest events."""
-    after = call.query.get("after", "")
-    limit = read_whole(call.query.get("limit", "100"), "limit")
-    key = ("events", call.name, after, limit)
-    found = call.site.shared.get(key, lambda: call.queue.admin.events(after, limit))
-    return call.answer({"events": [event.model_dump(mode="json") for event in found]})
-
-
-def batches(call: Call) -> Response:
-    """List the batches of a queue: the 50 that changed last."""
-    found = read_batches(call)
-    return call.answer({"batches": [state.model_dump(mode="json") for state in found]})
-
-
-def dead(call: Call) -> Response:
-    """Count dead letters by reason and error."""
-    seen = call.shared("kinds", look_of(call))
-    found = [kind._asdict() for kind in seen.kinds]
-    return call.answer({"kinds": found, "searched": seen.looked, "left": seen.left})
+    after, limit = call.query.get("after", ""), read_whole(call.query.get("limit", "100"), "limit")
+    found = call.once(("events", after, limit), lambda: call.queue.admin.events(after, limit))
+    return call.answer({"events": plain(found)})
 
 
 def worker_json(each: Working) -> dict[str, Any]:
@@ -177,20 +145,14 @@ def worker_json(each: Working) -> dict[str, Any]:
 
 def workers(call: Call) -> Response:
     """List the workers of a queue."""
-    found = working([call.site.snapshot(call.name)])
-    return call.answer({"workers": [worker_json(each) for each in found]})
+    return call.answer({"workers": [worker_json(each) for each in working([call.snapshot])]})
 
 
 def leases(call: Call) -> Response:
     """List leases with their holders: the longest held of the 200 that end first."""
     found = [plain(each) | {"token": str(each.token)} for each, _ in leases_of(call)]
-    running = call.site.snapshot(call.name).stats.invisible  # without leases that have ended
+    running = call.snapshot.stats.invisible  # without leases that have ended
     return call.answer({"leases": found, "total": max(running, len(found))})
-
-
-def document(call: Call) -> Response:
-    """Read the OpenAPI document."""
-    return call.answer(call.site.document)
 
 
 # Actions
@@ -205,33 +167,21 @@ def push(call: Call) -> Response:
     return call.answer({"id": call.queue.push(**said)}, 201)
 
 
-def worker_act(call: Call) -> Response:
-    """Give back all leases of a worker; or let it be quiet, or take tasks again."""
-    done, missed = act_on_worker(call, call.path.rpartition(":")[2], [call.name])
-    return call.answer({"done": done, "missed": missed})
-
-
 def act(call: Call) -> Response:
     """Act on tasks by their ids, or begin an action on all that match a filter."""
-    said = call.json
-    action = str(said.get("action"))
-    value = value_of(action, said.get("priority"), said.get("reason"))
-    ids = said.get("ids")
+    ids, chosen = call.json.get("ids"), call.json.get("filter")
     if ids is not None:
         if not isinstance(ids, list) or not all(isinstance(each, str) for each in ids):
             raise ConfigurationError("ids must be a list of texts")
-        done, missed = act_on_ids(call, action, ids, value)
-        return call.answer({"done": done, "missed": missed})
-    chosen = said.get("filter")
+        return acted(call, *act_on_ids(call, ids))
     if not isinstance(chosen, dict):
         raise ConfigurationError("ids and filter are missing: give one of them")
-    found = filter_of(call, chosen, "dead" if action in ("replay", "purge") else None)
-    return call.answer(job_json(begin_job(call, action, found, value, said.get("rate"))), 202)
+    return call.answer(job_json(begin_job(call, chosen)), 202)
 
 
 def limit(call: Call) -> Response:
     """Set or clear the limit of the queue, of a group, or of every group (`*`)."""
-    group = call.part("group") if "group" in call.request.path_params else None
+    group = call.part("group") or None
     clears = call.request.method == "DELETE"
     expected = call.query.get("expected") if clears else call.json.get("expected")
     by = call.allow("limit", f"group={group!r} {'clear' if clears else repr(call.json)}")
@@ -242,12 +192,7 @@ def limit(call: Call) -> Response:
         return call.answer({"group": group, "windows": []})
     named = [group] if group not in (None, EVERY_GROUP) else []
     states = call.browse("states", named)[0]
-    return call.answer(plain(states[-1] if named else states[1 if group else 0]))
-
-
-def job(call: Call) -> Response:
-    """Read the progress of an action."""
-    return call.answer(job_json(job_of(call)))
+    return call.answer(plain(states[-1] if group else states[0]))
 
 
 # Its document

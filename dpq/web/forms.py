@@ -1,6 +1,6 @@
 """The forms of pages, which change something. Each form checks its right first: `Call.allow`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -17,23 +17,23 @@ from dpq.web.actions import DESTROYS, Job, act
 from dpq.web.limit_pages import question, rules_of
 from dpq.web.pages import filter_of, query_of
 from dpq.web.server_pages import queues_of
-from dpq.web.site import Call, read_number, read_whole
+from dpq.web.site import Call, read_whole
 
 IDS_AT_ONCE = 1000
 """Ids that one form or call may name; for more tasks there are filters."""
 
 
-def value_of(action: str, priority: Any, reason: Any) -> Any:
-    """Read the value that an action needs beside its tasks: a new priority, or a reason."""
+def read_action(call: Call) -> tuple[str, Any]:
+    """Read an action, and the value that it needs: a new priority, or a reason."""
+    action = str(call.said("action"))
     if action == "update":
-        if priority in (None, ""):
-            raise ConfigurationError("priority is missing: give a number")
-        return read_number(priority, "priority")
-    return str(reason or BURIED) if action == "bury" else None
+        return action, call.number("priority")
+    return action, str(call.said("reason") or BURIED) if action == "bury" else None
 
 
-def act_on_ids(call: Call, action: str, ids: list[str], value: Any) -> tuple[int, int]:
-    """Do an action on some tasks of the queue in the path."""
+def act_on_ids(call: Call, ids: list[str]) -> tuple[str, int, int]:
+    """Do an action on some tasks; return it, and how many were changed, and had changed."""
+    action, value = read_action(call)
     if action not in OF_STATES:
         raise ConfigurationError(f"action is {action!r}: it must be one of {', '.join(OF_STATES)}")
     by = call.allow(action, f"ids={','.join(ids[:20])} count={len(ids)} value={value!r}")
@@ -41,34 +41,42 @@ def act_on_ids(call: Call, action: str, ids: list[str], value: Any) -> tuple[int
         raise ConfigurationError(
             f"{len(ids)} tasks are named: name 1 to {IDS_AT_ONCE}, or act on all that match"
         )
-    return act(call.queue, action, ids, value, by)
+    return action, *act(call.queue, action, ids, value, by)
 
 
-def begin_job(call: Call, action: str, chosen: Any, value: Any, rate: Any) -> Job:
+def begin_job(call: Call, values: Mapping[str, Any]) -> Job:
     """Count the tasks that match a filter, before an action on all of them."""
-    most = None if rate in (None, "") else float(read_number(rate, "rate"))
-    by = call.allow(action, f"filter={chosen!r} value={value!r} rate={most!r}")
-    return call.site.jobs.begin(Job(call.queue, action, chosen, value, most, by))
+    action, value = read_action(call)
+    if action in ("replay", "purge"):
+        values = {"state": "dead", **values}
+    chosen, rate = filter_of(call, values), call.maybe("rate")
+    by = call.allow(action, f"filter={chosen!r} value={value!r} rate={rate!r}")
+    return call.site.jobs.begin(Job(call.queue, action, chosen, value, rate, by))
 
 
 def tasks(call: Call) -> Response:
     """Act on the selected tasks, or begin an action on all that match."""
     action, ids = call.field("action"), call.form.get("ids", [])
-    value = value_of(action, call.field("priority"), call.field("reason"))
-    back = call.field("back")
+    target = call.url("q", call.name, "tasks")
+    back = call.field("back") or target
     if call.field("all"):
-        chosen = filter_of(call, {name[2:]: v for name, v in call.form.items() if name[:2] == "f."})
-        job = begin_job(call, action, chosen, value, call.field("rate"))
-        return call.go("actions", job.id)
+        sent = {name[2:]: v[0] for name, v in call.form.items() if name.startswith("f.")}
+        return call.go("actions", begin_job(call, sent).id)
     if not ids:
         raise ConfigurationError("no task is selected: tick some, or choose all that match")
     if action in (*DESTROYS, "release") and not call.field("sure"):
         question = f"{ACTIONS[action].capitalize()}: {many(len(ids), 'task')} of {call.name!r}?"
         fields = [(name, each) for name, values in call.form.items() for each in values]
-        target = call.url("q", call.name, "tasks")
         return _ask(call, question, action, [call.name], fields=fields, target=target, back=back)
-    told = _told(action, *act_on_ids(call, action, ids, value))
-    return call.render("done.html", told=told, back=back or call.url("q", call.name, "tasks"))
+    return acted(call, *act_on_ids(call, ids), back)
+
+
+def acted(call: Call, action: str, done: int, missed: int, back: str = "") -> Response:
+    """Say how many tasks or workers an action has changed, and how many had changed meanwhile."""
+    if call.for_programs:
+        return call.answer({"done": done, "missed": missed})
+    told = f"{action}: {done} done" + (f", {missed} had changed meanwhile" if missed else "")
+    return call.render("done.html", told=told, back=back)
 
 
 def _ask(call: Call, question: str, action: str, names: Sequence[str], **shown: Any) -> Response:
@@ -113,14 +121,16 @@ def job(call: Call) -> Response:
 def show_job(call: Call) -> Response:
     """Show an action on all that match a filter: its count, or its progress."""
     found = job_of(call)
+    if call.for_programs:
+        return call.answer(job_json(found))
     return call.render("job.html", job=found, query=query_of(found.chosen))
 
 
 def pause(call: Call) -> Response:
     """Pause the queue, for some seconds or until it is resumed."""
-    seconds = call.said("seconds")
+    seconds = call.maybe("seconds")
     by = call.allow("pause", f"seconds={seconds or 'until resumed'}")
-    call.queue.pause(None if seconds is None else float(call.number("seconds")), by=by)
+    call.queue.pause(seconds, by=by)
     return call.done({"paused": True}, "q", call.name)
 
 
@@ -138,44 +148,36 @@ OF_WORKERS = {
 """The actions on a worker, and what is asked before each."""
 
 
-def act_on_worker(call: Call, action: str, names: Sequence[str]) -> tuple[int, int]:
-    """Do an action on the worker in the path, in some queues, once it is allowed in all of them."""
+def worker(call: Call) -> Response:
+    """Give back all leases of a worker; or let it be quiet, or take tasks again."""
     worker = call.part("id")
+    action = call.part("action") or call.path.rpartition(":")[2]
+    if action not in OF_WORKERS:
+        raise HTTPException(404, "there is no such page")
+    where = ["q", call.name] if call.name else []
+    names = [call.name] if where else queues_of(call, worker)
+    back = call.url(*where, "workers")
+    if not call.for_programs and not call.field("sure"):
+        said = {"worker": call.field("name") or worker, "queues": ", ".join(map(repr, names))}
+        question = OF_WORKERS[action].format(**said)
+        target = call.url(*where, "workers", worker, action)
+        return _ask(call, question, action, names, fields=[], target=target, back=back)
+    return acted(call, action, *_act_on_worker(call, worker, action, names), back)
+
+
+def _act_on_worker(call: Call, worker: str, action: str, names: Sequence[str]) -> tuple[int, int]:
+    """Do an action on a worker, in some queues, once it is allowed in all of them."""
     queues = [call.queue_of(name) for name in names]
     by = [call.allow(action, f"worker={worker!r}", name) for name in names]
     done = missed = 0
     for queue in queues:
         if action == "release":
             held = queue.admin.held(IDS_AT_ONCE, worker=worker)
-            some = queue.admin.release_held(held)
-            left = len(held) - some
+            asked, some = len(held), queue.admin.release_held(held)
         else:
-            tell = queue.admin.quiet if action == "quiet" else queue.admin.unquiet
-            some = tell(worker, by=by[0])
-            left = not some
-        done, missed = done + some, missed + left
+            asked, some = 1, getattr(queue.admin, action)(worker, by=by[0])
+        done, missed = done + some, missed + asked - some
     return done, missed
-
-
-def worker(call: Call) -> Response:
-    """Act on a worker after a question: in the queue of the path, or in all of its queues."""
-    action, worker = call.part("action"), call.part("id")
-    if action not in OF_WORKERS:
-        raise HTTPException(404, "there is no such page")
-    where = [] if call.request.path_params.get("queue") is None else ["q", call.name]
-    names = [call.name] if where else queues_of(call, worker)
-    back = call.url(*where, "workers")
-    if not call.field("sure"):
-        said = {"worker": call.field("name") or worker, "queues": ", ".join(map(repr, names))}
-        question = OF_WORKERS[action].format(**said)
-        target = call.url(*where, "workers", worker, action)
-        return _ask(call, question, action, names, fields=[], target=target, back=back)
-    told = _told(action, *act_on_worker(call, action, names))
-    return call.render("done.html", told=told, back=back)
-
-
-def _told(action: str, done: int, missed: int) -> str:
-    return f"{action}: {done} done" + (f", {missed} had changed meanwhile" if missed else "")
 
 
 def group(call: Call) -> Response:
@@ -209,10 +211,10 @@ def limit(call: Call) -> Response:
 
 
 def login(call: Call) -> Response:
-    """Begin a session, if the token is right."""
+    """Ask for the token, and begin a session if it is right."""
     guard = call.site.guard
     if not guard.is_token(call.field("token")):
-        return call.render("login.html", status=401, wrong=True)
+        return call.render("login.html", 401 if call.changes else 200, wrong=call.changes)
     answer = call.go()
     answer.set_cookie(
         COOKIE,
@@ -221,6 +223,6 @@ def login(call: Call) -> Response:
         httponly=True,
         samesite="strict",
         secure=call.request.url.scheme == "https",
-        path=call.request.scope.get("root_path", "") or "/",
+        path=call.root or "/",
     )
     return answer

@@ -5,7 +5,7 @@ may only look can try a limit on paper. The question sends the rules of both sid
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
@@ -21,9 +21,8 @@ from dpq.views.events import SHOWN
 from dpq.views.limits import changes_of, look_at, rules_before
 from dpq.views.used import used_by
 from dpq.web.pages import PAGE, whole_of
+from dpq.web.render import plain
 from dpq.web.site import Call, read_number, read_whole
-
-T = TypeVar("T")
 
 WAYS = {"": "closed first", "closed": "open next", "own": "own limits", "name": "by name"}
 """The lists of groups."""
@@ -43,10 +42,14 @@ def group_names(call: Call) -> tuple[list[str], dict[str, Any] | None]:
     way, named = call.query.get("way", ""), call.query.get("q", "").strip()
     behind = call.query.get("behind", "")
     if way == "own":
-        cursor, names = call.shared("own_limits", behind or "0")
-        return names[:SCOPES], None if cursor == "0" else {"way": way, "behind": cursor}
+        cursor, _, skipped = (behind or "0").partition(".")  # a small hash comes as one long page
+        following, names = call.shared("own_limits", cursor)
+        start = whole_of(skipped)
+        end = start + SCOPES
+        following = f"{cursor}.{end}" if end < len(names) else following
+        return names[start:end], None if following == "0" else {"way": way, "behind": following}
     if way == "closed":
-        start = max(0, whole_of(behind or "0"))
+        start = whole_of(behind)
         names = call.shared("groups_by", "closed", str(start), "", PAGE)
         return names, {"way": way, "behind": start + PAGE} if len(names) == PAGE else None
     if way == "name" or named:
@@ -70,18 +73,22 @@ def closed_first(groups: Sequence[LimitState]) -> list[LimitState]:
 
 
 def limits(call: Call) -> Response:
-    """Show the state of each scope: open or closed, why, until when, units left, tasks."""
+    """Show the states of the queue, of the default of all groups, and of some groups."""
     names, following = group_names(call)
     states, counted, now_ms = call.shared("states", names)
     way = "name" if call.query.get("q") else call.query.get("way", "")
+    groups = states[2:] if way else closed_first(states[2:])
+    if call.for_programs:
+        told = {"limits": plain([*states[:2], *groups]), "in_flight_counted": counted}
+        return call.answer(told | {"now_ms": now_ms, "next": following})
     return call.render(
         "limits.html",
-        snapshot=call.site.snapshot(call.name),
+        snapshot=call.snapshot,
         whole=states[0],
         default=states[1],
-        groups=states[2:] if way else closed_first(states[2:])[:PAGE],
-        events=call.site.events(call.name, "rate_limited"),
-        granted=call.site.granted(call.name),
+        groups=groups if way else groups[:PAGE],
+        events=call.events("rate_limited"),
+        granted=call.granted(),
         counted=counted,
         ways=WAYS,
         way=way,
@@ -96,12 +103,11 @@ def limit(call: Call) -> Response:
     group = call.query.get("group", "")
     named = [group] if group not in ("", EVERY_GROUP) else []
     states, _, now_ms = call.shared("states", named)
-    state = states[1] if group == EVERY_GROUP else states[-1] if group else states[0]
-    made = call.site.events(call.name, *CHANGES)
-    changes = changes_of(made, group or None)
+    state = states[-1] if group else states[0]
+    made = call.events(*CHANGES)
     text = call.query.get("rules", state.rules or (states[1].rules if state.default else ""))
     scope = EVERY_GROUP if text and not state.rules and state.default else group or None
-    used = used_by(call.site.granted(call.name), state, now_ms)
+    used = used_by(call.granted(), state, now_ms)
     rules = LimitRules.read(text, scope) if text and state.reason != "unreadable" else None
     windows: list[Any] = [*rules.windows, *rules.quotas] if rules else []
     return call.render(
@@ -111,10 +117,10 @@ def limit(call: Call) -> Response:
         now_ms=now_ms,
         rules=rules,
         words=[write_word(each) for each in windows],
-        events=call.site.events(call.name, "rate_limited"),
+        events=call.events("rate_limited"),
         used=sorted(used, key=lambda each: -(each.share or 0.0))[:BUSIEST],
-        changes=changes[:SHOWN],
-        changed=[*made, *call.site.events(call.name, "learned")],
+        changes=changes_of(made, group or None)[:SHOWN],
+        changed=[*made, *call.events("learned")],
     )
 
 
@@ -122,7 +128,7 @@ def rules_of(given: Mapping[str, Any], group: str | None) -> LimitRules | None:
     """Read what is to stand, of a form or of a program: `rules` as stored, "" for no limit; else
     `windows`, a word for each window and quota, with the other parts beside it."""
     if "rules" in given:
-        return LimitRules.read(given["rules"], group) if given["rules"] else None
+        return LimitRules.read(str(given["rules"]), group) if given["rules"] else None
 
     def lines(name: str) -> list[str]:
         told = given.get(name) or []
@@ -131,7 +137,7 @@ def rules_of(given: Mapping[str, Any], group: str | None) -> LimitRules | None:
             raise ConfigurationError(f"{name} is {told!r}: it must be a list, as ['10/s']")
         return [line.strip() for line in found if line.strip()]
 
-    def figure(name: str, read: Callable[[Any, str], T]) -> T | None:
+    def figure(name: str, read: Callable[[Any, str], Any]) -> Any:
         told = given.get(name)
         return None if told in (None, "") else read(told, name)
 
@@ -149,7 +155,7 @@ def change(call: Call) -> Response:
     """Ask before a limit changes: what was, what would be, the promises and drain times of both."""
     group, undone = call.query.get("group") or None, None
     if undo := call.query.get("undo"):
-        found = changes_of(call.site.events(call.name, *CHANGES), group)
+        found = changes_of(call.events(*CHANGES), group)
         undone = next((event for event in found if event.id == undo), None)
         if undone is None:
             raise HTTPException(404, "this change is not among the events that the queue has kept")

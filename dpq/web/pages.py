@@ -1,6 +1,8 @@
 """The pages that only show: each takes a `Call` and returns a response."""
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any, TypeVar
 
 from redis.exceptions import RedisError
 from starlette.responses import Response
@@ -11,12 +13,13 @@ from dpq.model.filter import Filter
 from dpq.model.history import CHANGES, FAILED_KINDS
 from dpq.model.task import task_state
 from dpq.registry.all_queues import inspect_server
-from dpq.types import BatchState
 from dpq.verbs.browse import LOOK_A_PAGE, LOOK_MOST
-from dpq.views.charts import SPANS
+from dpq.views.charts import SPANS, Story, story
 from dpq.views.events import SHOWN, changes, failures
-from dpq.views.words import batch_counts, batch_left
-from dpq.web.site import Call, read_number
+from dpq.web.render import plain
+from dpq.web.site import STORY_SECONDS, Call, read_number
+
+T = TypeVar("T")
 
 PAGE = 50
 """Rows of a page."""
@@ -26,69 +29,70 @@ def queue(call: Call) -> Response:
     """Show one queue: states, rates, sparklines, closed groups, workers, history."""
     name = call.query.get("span", "1h")
     chosen = name if name in SPANS else "1h"
-    snapshot, now_ms = call.site.snapshot(call.name), call.site.now_ms()
-    made = call.site.events(call.name, *CHANGES)
+    snapshot, now_ms = call.snapshot, call.site.now_ms()
+
+    def read() -> Story:
+        span = SPANS[chosen]
+        return story(call.queue.admin.history(span.ask), span, now_ms)
+
     return call.render(
         "queue.html",
         snapshot=snapshot,
         drain=snapshot.verdict.drain,
         spans=SPANS,
         chosen=chosen,
-        story=call.site.story(call.name, SPANS[chosen]),
-        changes=changes(made, snapshot.workers, now_ms)[:SHOWN],
-        failures=failures(call.site.events(call.name, *FAILED_KINDS), now_ms),
+        story=call.once(("story", chosen), read, STORY_SECONDS),
+        changes=changes(call.events(*CHANGES), snapshot.workers, now_ms)[:SHOWN],
+        failures=failures(call.events(*FAILED_KINDS), now_ms),
     )
 
 
 def events(call: Call) -> Response:
     """Show what has happened to a queue, the newest first: 429s, closings, deaths, limits set."""
     kind, group = call.query.get("kind", ""), call.query.get("group", "").strip()
-    known = call.site.events(call.name)
+    known = call.events()
     found = [each for each in known if kind in ("", each.kind) and group in ("", each.group)]
-    found.reverse()
-    start = max(0, whole_of(call.query.get("start", "0")))
+    shown, following = paged(call, found[::-1])
     return call.render(
         "events.html",
-        events=found[start : start + PAGE],
+        events=shown,
         total=len(found),
         kinds=sorted({event.kind for event in known} | {kind} - {""}),
         kind=kind,
         group=group,
-        allowed=call.site.watch(call.name).may_see_events,
-        following=start + PAGE if start + PAGE < len(found) else None,
+        allowed=call.watch.may_see_events,
+        following=following,
     )
 
 
-def read_batches(call: Call) -> list[BatchState]:
-    """Read the batches of a queue, the one that changed last first, at most once a second."""
-    key = ("batches", call.name)
-    return call.site.shared.get(key, lambda: call.queue.admin.batches(PAGE))
+def paged(call: Call, rows: Sequence[T]) -> tuple[Sequence[T], int | None]:
+    """Return the rows of the page that a query asks for, and the start of the next page."""
+    start = whole_of(call.query.get("start", ""))
+    end = start + PAGE
+    return rows[start:end], end if end < len(rows) else None
+
+
+def whole_of(text: str) -> int:
+    """Read a number of a query; 0 for a text that is no number."""
+    return int(text) if text.isdecimal() and len(text) < 12 else 0
 
 
 def batches(call: Call) -> Response:
-    """Show what has become of the tasks of each batch."""
-    return call.render(
-        "batches.html",
-        batches=read_batches(call),
-        counts=batch_counts,
-        left=batch_left,
-        now_ms=call.site.snapshot(call.name).survey.now_ms,
-    )
+    """Show what has become of the tasks of each batch: the 50 that changed last."""
+    found = call.once(("batches",), lambda: call.queue.admin.batches(PAGE))
+    if call.for_programs:
+        return call.answer({"batches": plain(found)})
+    return call.render("batches.html", batches=found, now_ms=call.snapshot.survey.now_ms)
 
 
 FLAGS: dict[str, Any] = {"0": False, "false": False, "1": True, "true": True}
-FILTERS = (
-    *("state", "group", "least", "most", "key_prefix"),
-    *("older_than", "text", "reason", "fault", "recurring"),
-)
+NUMBERS = ("least", "most", "older_than")
+FILTERS = tuple(each.name for each in fields(Filter) if each.name != "payloads")
 """The names that a filter may have."""
-
-NUMBERS = {"least": "priority", "most": "priority", "older_than": "older_than"}
-"""Those that are numbers, and what an error calls them."""
 
 
 def filter_of(
-    call: Call, values: Any, state: str | None = None, *, lenient: bool = False
+    call: Call, values: Mapping[str, Any], state: str | None = None, *, lenient: bool = False
 ) -> Filter:
     """Read a filter from a query, a form or JSON; `lenient` searches take an empty field as
     none."""
@@ -97,19 +101,17 @@ def filter_of(
             f"filter has {unknown[0]!r:.200}: it may have {', '.join(FILTERS)}"
         )
     given: dict[str, Any] = {}
-    for name in FILTERS:
-        value = values.get(name)
-        value = (value or [None])[0] if isinstance(value, list) else value
-        if name not in values or (lenient and name != "fault" and not str(value).strip()):
-            continue
-        if value is None:
-            given[name] = None
-        elif name in NUMBERS:
-            given[name] = read_number(value, NUMBERS[name])
+    for name in (name for name in FILTERS if name in values):
+        value = values[name]
+        if isinstance(value, str) and name != "fault":
+            value = value.strip()
+            if lenient and not value:
+                continue
+        if name in NUMBERS and value is not None:
+            value = read_number(value, name)
         elif name == "recurring":
-            given[name] = FLAGS.get(str(value).strip().lower(), value)
-        else:
-            given[name] = str(value) if name == "fault" else str(value).strip()
+            value = FLAGS.get(str(value).lower(), value)
+        given[name] = value
     given["state"] = task_state(state or given.get("state", "ready"))
     return Filter(payloads=call.site.guard.access.payloads, **given)
 
@@ -126,73 +128,42 @@ def query_of(chosen: Filter) -> dict[str, Any]:
 
 def look_of(call: Call) -> int:
     """Return how many tasks a request may look at: more than usual if the request asks so."""
-    asked = whole_of(call.query.get("look", ""))
-    return min(LOOK_MOST, asked) if asked else LOOK_A_PAGE
-
-
-def shows_payloads(call: Call) -> bool:
-    """Return True if a page or an answer has payloads."""
-    return call.site.guard.access.payloads and call.query.get("payload") != "0"
+    return min(LOOK_MOST, whole_of(call.query.get("look", "")) or LOOK_A_PAGE)
 
 
 def dead(call: Call) -> Response:
-    """Show dead letters by reason and error."""
-    some = call.site.snapshot(call.name).stats.dead
-    return call.render("dead.html", kinds=call.shared("kinds", look_of(call)) if some else None)
+    """Count dead letters by reason and error."""
+    seen = call.shared("kinds", look_of(call))
+    if call.for_programs:
+        found = [kind._asdict() for kind in seen.kinds]
+        return call.answer({"kinds": found, "searched": seen.looked, "left": seen.left})
+    return call.render("dead.html", kinds=seen)
 
 
 def server(call: Call) -> Response:
     """Show the server that holds the queues, and its setup."""
     names = list(call.site.directory.names())
-    if not names:
-        return call.render("server.html", names=[], problems=[], missing=[], info=None)
-    queue = call.site.watch(names[0]).queue
 
     def look() -> Any:
+        queue = call.site.watch(names[0]).queue
         problems, missing = inspect_server(queue)
         return [(each, *explain(each)) for each in problems], missing, _info(queue.redis)
 
-    problems, missing, info = call.site.shared.get(("server",), look)
+    problems, missing, info = call.once(("server",), look) if names else ([], [], None)
     return call.render("server.html", names=names, problems=problems, missing=missing, info=info)
 
 
-INFO = {
-    "redis_version": "version",
-    "uptime_in_seconds": "up for",
-    "used_memory_human": "memory used",
-    "maxmemory_human": "memory at most",
-    "maxmemory_policy": "when it is full",
-    "connected_clients": "clients",
-    "instantaneous_ops_per_sec": "commands per second",
-    "evicted_keys": "keys evicted",
-    "aof_enabled": "AOF",
-    "rdb_last_bgsave_status": "last RDB",
-}
-"""The fields of INFO that the server page shows."""
-
-
-def _info(redis: Any) -> dict[str, str] | None:
-    """Read a few facts about the server; None for a cluster, or if INFO is forbidden."""
+def _info(redis: Any) -> dict[str, Any] | None:
+    """Read the facts of the server; None for a cluster, or if INFO is forbidden."""
     try:
         info = redis.info()
     except (RedisError, OSError):
         return None
-    if not isinstance(info, dict) or "redis_version" not in info:
-        return None
-    shown = {words: str(info[name]) for name, words in INFO.items() if name in info}
-    if most := info.get("maxmemory"):
-        shown["share"] = f"{info['used_memory'] / most:.3f}"
-    else:
-        shown["memory at most"] = "no bound"
-    valkey = f"Valkey {info['valkey_version']}, as " if "valkey_version" in info else ""
-    return shown | {"version": f"{valkey}Redis {info['redis_version']}"}
+    return info if "redis_version" in info else None
 
 
 def api(call: Call) -> Response:
     """Show the document of the JSON API."""
+    if call.for_programs:
+        return call.answer(call.site.document)
     return call.render("api.html", document=call.site.document)
-
-
-def whole_of(text: str) -> int:
-    """Read a number of a query; 0 for a text that is no number."""
-    return int(text) if text.isdecimal() and len(text) < 12 else 0

@@ -1,6 +1,7 @@
-"""Templates and what they call: numbers, times, payload trees, sparklines. All text is escaped."""
+"""Templates and what they call: numbers, times, payloads, lines of charts. All text is escaped."""
 
 import json
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal
 from urllib.parse import quote, unquote
@@ -15,12 +16,12 @@ from dpq.limits.limits import quota_text
 from dpq.model.display import attempt_of
 from dpq.model.payload import bytes_text
 from dpq.model.rates import many, span
+from dpq.views.charts import Chart, Line
 from dpq.views.events import event_text, kind_text, limited_by
 from dpq.views.limits import drain_ms, gauges
 from dpq.views.used import hour_chart, hour_text, used_by
-from dpq.views.words import number, say_drain, say_schedule, say_state
+from dpq.views.words import batch_counts, batch_left, number, say_drain, say_schedule, say_state
 from dpq.views.workers import say_quiet
-from dpq.web.svg import drawn, points
 
 SHOWN = 20_000
 """Characters of a payload that its page shows."""
@@ -94,12 +95,7 @@ def plain(payload: Any) -> Any:
 
 def one_line_of(payload: Any) -> str:
     """Write a payload in a line of at most `CUT` characters."""
-    if size := bytes_text(payload):
-        return size
-    if isinstance(payload, str):
-        text = json.dumps(payload[: 2 * CUT], ensure_ascii=False)
-    else:
-        text = json.dumps(plain(payload), ensure_ascii=False)
+    text = bytes_text(payload) or json.dumps(plain(payload), ensure_ascii=False)
     return text if len(text) <= CUT else f"{text[:CUT]}…"
 
 
@@ -123,8 +119,92 @@ def json_safe(value: Any) -> Any:
     return value
 
 
-def environment() -> Environment:
-    """Make the environment of the templates: everything is escaped, a wrong name is an error."""
+# Charts: the template `charts.html` draws them as SVG
+
+
+WIDTH, HEIGHT = 600.0, 100.0
+"""The box of a chart; the page stretches it."""
+
+
+def figure(value: float) -> str:
+    """Write a value of a chart with three digits."""
+    return number(round(value)) if value >= 1000 else f"{value:.3g}"
+
+
+def say_value(value: float | None, unit: str) -> str:
+    """Write a value of a chart with its unit; seconds as a duration."""
+    if value is None:
+        return "–"  # noqa: RUF001
+    return span(value) if unit == "s" else f"{figure(value)}{unit}"
+
+
+def drawn(chart: Chart) -> dict[str, Any]:
+    """Return what the template needs of a chart: paths, words, and the data under a pointer."""
+    known = [value for line in chart.lines for value in line.values if value is not None]
+    most = max(known, default=0.0) or 1.0
+    step = WIDTH / len(chart.lines[0].values)
+    said = [
+        f"{line.name}: at most {say_value(max(values), chart.unit)}"
+        for line in chart.lines
+        if (values := [value for value in line.values if value is not None])
+    ]
+    names = [line.name for line in chart.lines]
+    words = [[say_value(value, chart.unit) for value in line.values] for line in chart.lines]
+    if any(chart.marks):
+        names, words = [*names, "rate limited"], [*words, [str(count) for count in chart.marks]]
+    path = bars_of if chart.bars else line_of
+    return {
+        "said": "; ".join(said) or "nothing is known",
+        "data": json.dumps([names, words], ensure_ascii=False),
+        "most": say_value(most, chart.unit) if known else "",
+        "paths": [(line.kind, "".join(path(line, step, most))) for line in chart.lines],
+        "marks": "".join(
+            f"M{step * (n + 0.5):.1f} 4v20" for n, hits in enumerate(chart.marks) if hits
+        ),
+        "ago": span(chart.step_ms * len(chart.lines[0].values) / 1000),
+    }
+
+
+def _height(value: float, most: float) -> float:
+    return HEIGHT - 1 - (HEIGHT - 4) * value / most
+
+
+def line_of(line: Line, step: float, most: float) -> Iterator[str]:
+    """Write the path of a line, a limit in steps, with gaps where no value is known."""
+    down = False
+    for i, value in enumerate(line.values):
+        if value is None:
+            down = False
+            continue
+        x, y = step * (i + 0.5), _height(value, most)
+        if line.kind == "limit":
+            yield f"{'L' if down else 'M'}{step * i:.1f} {y:.1f}h{step:.1f}"
+            down = True
+            continue
+        if down or (i + 1 < len(line.values) and line.values[i + 1] is not None):
+            yield f"{'L' if down else 'M'}{x:.1f} {y:.1f}"
+            down = True
+        else:  # a value without neighbours is a short line
+            yield f"M{x - 0.4 * step:.1f} {y:.1f}h{0.8 * step:.1f}"
+
+
+def bars_of(line: Line, step: float, most: float) -> Iterator[str]:
+    """Write the path of bars; nothing for zero."""
+    for i, value in enumerate(line.values):
+        if value:
+            top = _height(value, most)
+            yield f"M{step * i:.1f} {HEIGHT:g}V{top:.1f}h{step * 0.8:.1f}V{HEIGHT:g}z"
+
+
+def points(values: Sequence[float]) -> str:
+    """Write the last minutes of a number as the points of a small line, from zero up."""
+    most, step = max(*values, 1e-9), 100 / (len(values) - 1)
+    return " ".join(f"{i * step:.1f},{22 - 20 * v / most:.1f}" for i, v in enumerate(values))
+
+
+def environment(**shared: Any) -> Environment:
+    """Make the environment of the templates: everything is escaped, a wrong name is an error.
+    All pages have what is `shared`."""
     made = Environment(
         loader=PackageLoader("dpq.web"),
         autoescape=True,
@@ -132,10 +212,11 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    filters: list[Any] = [attempt_of, coded, event_text, kind_text, moment, number, one_line_of]
-    filters += [pretty, quota_text, rate, schedule, span]
-    made.filters |= {function.__name__: function for function in filters}
-    functions: list[Any] = [drain_ms, drawn, gauges, hangs, hour_chart, hour_text, limited_by]
-    functions += [many, points, say_drain, say_quiet, say_state, spent, used_by]
-    made.globals |= {function.__name__: function for function in functions}
+    named: list[Any] = [attempt_of, batch_counts, batch_left, coded, drain_ms, drawn, event_text]
+    named += [gauges, hangs, hour_chart, hour_text, kind_text, limited_by, many, moment, number]
+    named += [one_line_of, points, pretty, quota_text, rate, say_drain, say_quiet, say_state]
+    named += [schedule, span, spent, used_by]
+    functions = {function.__name__: function for function in named}
+    made.filters |= functions
+    made.globals |= functions | shared
     return made

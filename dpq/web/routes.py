@@ -30,7 +30,7 @@ from dpq.web import api, forms, limit_pages, pages, server_pages, task_pages
 from dpq.web.access import HEADERS, Access
 from dpq.web.api import Row, openapi
 from dpq.web.pages import FILTERS
-from dpq.web.site import BODY_BYTES, LOGIN_BYTES, SAFE, Call, Site, View, is_for_programs
+from dpq.web.site import BODY_BYTES, LOGIN_BYTES, Call, Site, View
 
 log = logging.getLogger("dpq.web")
 
@@ -66,7 +66,7 @@ PAGES: list[tuple[str, str, View]] = [
 LIMIT = "windows concurrency in_order members weight expected"
 
 API: list[Row] = [
-    ("GET", "/api/openapi.json", api.document, ""),
+    ("GET", "/api/openapi.json", pages.api, ""),
     ("GET", "/api/queues", api.queues, "start"),
     ("POST", "/api/queues/{queue}:pause", forms.pause, "seconds"),
     ("POST", "/api/queues/{queue}:resume", forms.resume, ""),
@@ -74,24 +74,24 @@ API: list[Row] = [
     ("GET", "/api/queues/{queue}/tasks", api.tasks, f"{' '.join(FILTERS)} n after payload look"),
     ("POST", "/api/queues/{queue}/tasks", api.push, "payload priority delay group key"),
     ("POST", "/api/queues/{queue}/tasks:action", api.act, "action ids filter priority reason rate"),
-    ("GET", "/api/queues/{queue}/tasks/{id}", api.task, "look"),
-    ("GET", "/api/queues/{queue}/limits", api.limits, "way q behind"),
+    ("GET", "/api/queues/{queue}/tasks/{id}", api.task, "payload"),
+    ("GET", "/api/queues/{queue}/limits", limit_pages.limits, "way q behind"),
     ("POST", "/api/queues/{queue}/limits", api.limit, LIMIT),
     ("DELETE", "/api/queues/{queue}/limits", api.limit, "expected"),
     ("POST", "/api/queues/{queue}/limits/{group}", api.limit, LIMIT),
     ("DELETE", "/api/queues/{queue}/limits/{group}", api.limit, "expected"),
     ("POST", "/api/queues/{queue}/groups/{group}:open", forms.group, "member"),
     ("POST", "/api/queues/{queue}/groups/{group}:close", forms.group, "seconds member"),
-    ("GET", "/api/queues/{queue}/dead", api.dead, "look"),
+    ("GET", "/api/queues/{queue}/dead", pages.dead, "look"),
     ("GET", "/api/queues/{queue}/history", api.history, "seconds buckets"),
     ("GET", "/api/queues/{queue}/events", api.events, "after limit"),
-    ("GET", "/api/queues/{queue}/batches", api.batches, ""),
+    ("GET", "/api/queues/{queue}/batches", pages.batches, ""),
     ("GET", "/api/queues/{queue}/workers", api.workers, ""),
-    ("POST", "/api/queues/{queue}/workers/{id}:release", api.worker_act, ""),
-    ("POST", "/api/queues/{queue}/workers/{id}:quiet", api.worker_act, ""),
-    ("POST", "/api/queues/{queue}/workers/{id}:unquiet", api.worker_act, ""),
+    ("POST", "/api/queues/{queue}/workers/{id}:release", forms.worker, ""),
+    ("POST", "/api/queues/{queue}/workers/{id}:quiet", forms.worker, ""),
+    ("POST", "/api/queues/{queue}/workers/{id}:unquiet", forms.worker, ""),
     ("GET", "/api/queues/{queue}/leases", api.leases, ""),
-    ("GET", "/api/actions/{job}", api.job, ""),
+    ("GET", "/api/actions/{job}", forms.show_job, ""),
     ("POST", "/api/actions/{job}:run", forms.job, "expected"),
     ("DELETE", "/api/actions/{job}", forms.job, ""),
 ]
@@ -118,56 +118,49 @@ def app(
         queues = Named(queues)
     site = Site(queues, access or Access(), badge, server)
     site.document = openapi(API)
-    static = StaticFiles(packages=[("dpq.web", "static")])
-    table: list[BaseRoute] = [Mount("/static", static)]
-    table += [
-        Route("/login", _endpoint(site, _login_page, public=True), methods=["GET"]),
-        Route("/login", _endpoint(site, forms.login, public=True), methods=["POST"]),
+    table: list[BaseRoute] = [
+        Mount("/static", StaticFiles(packages=[("dpq.web", "static")])),
+        Route("/login", _endpoint(site, forms.login, public=True), methods=["GET", "POST"]),
     ]
     rows = [*PAGES, *((method, path, view) for method, path, view, _ in API)]
     table += [Route(path, _endpoint(site, view), methods=[method]) for method, path, view in rows]
     table.append(Route("/{rest:path}", _endpoint(site, _nothing), methods=["GET", "POST"]))
     small = Middleware(GZipMiddleware, minimum_size=2000, compresslevel=5)
-    return Starlette(routes=table, middleware=[Middleware(_Headers), small])
-
-
-def _login_page(call: Call) -> Response:
-    return call.render("login.html", wrong=False)
+    return Starlette(routes=table, middleware=[Middleware(_protected), small])
 
 
 def _nothing(call: Call) -> Response:
     raise HTTPException(404, "there is no such page")
 
 
-class _Headers:
-    """Gives every answer the headers that protect it."""
+def _protected(app: ASGIApp) -> ASGIApp:
+    """Give every answer the headers that protect it."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def protected(message: Message) -> None:
+    async def call(scope: Scope, receive: Receive, send: Send) -> None:
+        async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 MutableHeaders(scope=message).update(HEADERS)
             await send(message)
 
-        await self._app(scope, receive, protected)
+        await app(scope, receive, with_headers)
+
+    return call
 
 
 def _endpoint(site: Site, view: View, *, public: bool = False) -> Callable[[Request], Any]:
     """Make the endpoint of a view: it reads the body, and answers in a thread."""
 
     async def endpoint(request: Request) -> Response:
+        call, body = Call(site, request), b""
         try:
             site.guard.admit(request, open_to_all=public)
-            body = b""
-            if request.method not in SAFE:
+            if call.changes:
                 body = await _read_body(request, LOGIN_BYTES if public else BODY_BYTES)
         except HTTPException as error:
-            return _of_error(site, request, None, error)
+            return _in_json(call, error.status_code, error.detail)
         except ClientDisconnect:
             return Response(status_code=400)  # the client has gone, so this answer is not read
-        return await run_in_threadpool(answered, site, view, request, body, public)
+        return await run_in_threadpool(answered, call, view, body, public)
 
     return endpoint
 
@@ -182,22 +175,24 @@ async def _read_body(request: Request, most: int) -> bytes:
     return bytes(body)
 
 
-def answered(site: Site, view: View, request: Request, body: bytes, public: bool) -> Response:
+def answered(call: Call, view: View, body: bytes, public: bool) -> Response:
     """Answer a request that was admitted: call its view, and make a page of each error."""
-    call: Call | None = None
+    guard = call.site.guard
     try:
-        call = Call(site, request, body)
-        if request.method not in SAFE:
-            site.guard.require_own_page(request)
+        call.read(body)
+        if call.changes:
+            guard.require_own_page(call.request)
             if not public:
-                site.guard.require_write(request)
+                guard.require_write(call.request)
         answer = view(call)
-        if request.method not in SAFE:
-            site.shared.forget()
+        if call.changes:
+            call.site.shared.forget()
     except Exception as error:
-        return _of_error(site, request, call, error)
+        return _of_error(call, error)
     return answer
 
+
+AWAY = RedisConnectionError | RedisTimeoutError | OSError
 
 ERRORS: list[tuple[Any, int, str, str]] = [
     (TaskNotFoundError, 404, "This task is gone", "It was finished, removed, or never there."),
@@ -209,36 +204,36 @@ ERRORS: list[tuple[Any, int, str, str]] = [
         "docs/security.md has the rights of each role.",
     ),
     (
-        RedisError | OSError,
+        AWAY,
         *(503, "The server does not answer"),
         "This page tries again by itself. Is the server running? Is its URL right?",
     ),
+    (RedisError, 503, "The server refuses that", "The page “Server” says more."),
     (DPQError, 500, "The queue cannot be read", "`dpq doctor` says more."),
     (Exception, 500, "This is a fault of the dashboard", "Its log has the details."),
 ]
 """Errors, the status and the title of their page, and what a user can do."""
 
 
-def _of_error(site: Site, request: Request, call: Call | None, error: Exception) -> Response:
-    _, status, title, way_out = next(row for row in ERRORS if isinstance(error, row[0]))
+def _of_error(call: Call, error: Exception) -> Response:
+    kind, status, title, way_out = next(row for row in ERRORS if isinstance(error, row[0]))
     about = one_line(str(error))
     if isinstance(error, HTTPException):
         status, title, way_out, about = error.status_code, "Not possible", "", error.detail
-    elif isinstance(error, RedisConnectionError | RedisTimeoutError | OSError) and not isinstance(
-        error, AuthenticationError
-    ):
-        queue = call.name if call and "queue" in request.path_params else ""
-        about = one_line(str(server_away(queue, no_answer(error), site.answered_ms)))
+    elif kind is AWAY:
+        about = one_line(str(server_away(call.name, no_answer(error), call.site.answered_ms)))
     elif status == 500 and not isinstance(error, DPQError):
-        log.exception("a page failed: %s", request.scope["path"])
+        log.exception("a page failed: %s", call.path)
         about = ""
-    if call is None or call.for_programs:
-        root = request.scope.get("root_path", "")
-        below = str(request.scope["path"]).removeprefix(root)
-        if status == 401 and not is_for_programs(below):
-            return Response(status_code=303, headers={"location": f"{root}/login"})
-        body = {"error": {"status": status, "message": about}}
-        return JSONResponse(body, status)
+    if call.for_programs:
+        return _in_json(call, status, about)
     return call.render(
         "error.html", status=status, title=title, about=about, way_out=way_out, code=status
     )
+
+
+def _in_json(call: Call, status: int, message: str) -> Response:
+    """Make the answer to a program, or to a visitor who was not admitted."""
+    if status == 401 and not call.for_programs:
+        return call.go("login")
+    return JSONResponse({"error": {"status": status, "message": message}}, status)

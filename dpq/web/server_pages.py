@@ -4,6 +4,8 @@ Each looks at a bounded number of queues and shows a bounded number of rows; it 
 more.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 from starlette.exceptions import HTTPException
@@ -23,7 +25,7 @@ from dpq.verbs.browse import LOOK, LOOK_MOST, Found
 from dpq.views.events import Change, changes
 from dpq.views.sampler import Snapshot
 from dpq.views.workers import Working, working
-from dpq.web.pages import PAGE, whole_of
+from dpq.web.pages import PAGE, paged
 from dpq.web.site import Call
 
 QUEUES = 200
@@ -55,31 +57,46 @@ class Bound(NamedTuple):
     errors: dict[str, str]
 
 
+def of_first(
+    call: Call, read: Callable[[list[str]], dict[str, Any]], *key: str
+) -> tuple[dict[str, Any], Bound]:
+    """Read the first queues; return the answers by name, and what was not read."""
+    every = list(call.site.directory.names())
+    names = every[:QUEUES]
+    answers = call.once(("first", *key), lambda: read(names)) if key else read(names)
+    errors = {
+        name: "its user of Redis may not read it" if forbidden(each) else str(each)
+        for name, each in answers.items()
+        if isinstance(each, Exception)
+    }
+    good = {name: each for name, each in answers.items() if name not in errors}
+    return good, Bound(len(names), len(every), errors)
+
+
 def overview(call: Call) -> Response:
     """Show what is wrong on the server, worst first; below it all queues, 50 on a page."""
-    every = list(call.site.directory.names())
-    known = {name: (found, error) for name, found, error in call.site.snapshots(every[:QUEUES])}
-    names = [name for name in every if call.query.get("q", "") in name]
-    start = max(0, whole_of(call.query.get("start", "0")))
-    page = names[start : start + PAGE]
-    unknown = call.site.snapshots([name for name in page if name not in known])
-    rows = known | {name: (found, error) for name, found, error in unknown}
-    read = {name: found for name, (found, _) in known.items() if found}
+    names = [name for name in call.site.directory.names() if call.query.get("q", "") in name]
+    page, following = paged(call, names)
+
+    def look(first: list[str]) -> dict[str, Any]:
+        """Read the page and the first queues: together no more than keep their samples."""
+        return call.site.snapshots([*dict.fromkeys([*page, *first])][:QUEUES])
+
+    read, bound = of_first(call, look)
     worst = call.site.places.order(found.verdict for found in read.values())
-    last = last_changes(call, {each.queue: read[each.queue] for each in worst[:PAGE]})
-    errors = {name: error for name, (_, error) in known.items() if error}
+    top = worst[:PAGE]
+    last = last_changes(call, {each.queue: read[each.queue] for each in top})
     return call.render(
         "overview.html",
-        wrong=[(each, ways(call, read[each.queue]), last[each.queue]) for each in worst[:PAGE]],
-        on_top={each.queue for each in worst[:PAGE]},
-        wrongs=sum(each.needs_person for each in worst) + len(errors),
+        wrong=[(each, ways(call, read[each.queue]), last[each.queue]) for each in top],
+        on_top={each.queue for each in top},
+        wrongs=sum(each.needs_person for each in worst) + len(bound.errors),
         warned=sum(not each.needs_person for each in worst),
         left_out=len(worst[PAGE:]),
-        bound=Bound(len(known), len(every), errors),
-        rows=[(name, *rows[name]) for name in page],
+        bound=bound,
+        rows=[(name, read.get(name), bound.errors.get(name)) for name in page],
         total=len(names),
-        start=start,
-        following=start + PAGE if start + PAGE < len(names) else None,
+        following=following,
     )
 
 
@@ -90,7 +107,7 @@ def last_changes(call: Call, read: dict[str, Snapshot]) -> dict[str, Change | No
         return queue.events("", 1, kinds=CHANGES)
 
     names, now_ms = tuple(read), call.site.now_ms()
-    found = call.site.shared.get(("changes", names), lambda: call.site.ask(names, steps))
+    found = call.once(("changes", names), lambda: call.site.ask(names, steps))
     few = {name: [] if isinstance(each, Exception) else each for name, each in found.items()}
     return {name: next(iter(changes(few[name], read[name].workers, now_ms)), None) for name in few}
 
@@ -101,21 +118,17 @@ def ways(call: Call, snapshot: Snapshot) -> list[Way]:
     name, state = verdict.queue, verdict.state
     held = next((h for h in snapshot.survey.held if not h.state.open and kind_of(h) is state), None)
     group = held.state.group if held else None
-    limit = Way("Look at its limit", call.url("q", name, "limit", group=group))
     found: list[Way] = []
     if state is VerdictState.PAUSED and call.may("resume", name):
         found.append(Way("Resume", call.url("q", name, "resume"), {}))
-    if state is VerdictState.BY_HAND and group is not None:
-        if call.may("open", name):
-            fields = {"verb": "open", "group": group}
-            found.append(Way("Open the group", call.url("q", name, "group"), fields))
-        found.append(limit)
-    if state is VerdictState.QUOTA:
-        found.append(limit)
-    if state is VerdictState.CONCURRENCY:
-        if held and held.holder:
-            found.append(Way("Look at its task", call.url("q", name, "tasks", held.holder)))
-        found.append(limit)
+    by_hand = state is VerdictState.BY_HAND and group is not None
+    if by_hand and call.may("open", name):
+        fields = {"verb": "open", "group": str(group)}
+        found.append(Way("Open the group", call.url("q", name, "group"), fields))
+    if state is VerdictState.CONCURRENCY and held and held.holder:
+        found.append(Way("Look at its task", call.url("q", name, "tasks", held.holder)))
+    if by_hand or state in (VerdictState.QUOTA, VerdictState.CONCURRENCY):
+        found.append(Way("Look at its limit", call.url("q", name, "limit", group=group)))
     if state in (*UNATTENDED, VerdictState.HANDLERS_BUSY):
         found.append(Way("Go to its workers", call.url("q", name, "workers")))
     if state is VerdictState.ONLY_DEAD:
@@ -149,10 +162,8 @@ def queues_of(call: Call, worker: str) -> list[str]:
 
 def all_workers(call: Call) -> tuple[list[Working], Bound]:
     """Read the workers of all queues."""
-    every = list(call.site.directory.names())
-    found = call.site.snapshots(every[:QUEUES])
-    errors = {name: error for name, _, error in found if error}
-    return working([each for _, each, _ in found if each]), Bound(len(found), len(every), errors)
+    read, bound = of_first(call, call.site.snapshots)
+    return working([*read.values()]), bound
 
 
 # Events, recurring tasks
@@ -164,19 +175,17 @@ def events(call: Call) -> Response:
     def read(queue: Operations[Any]) -> Steps[list[Event]]:
         return queue.events("", EVENTS_EACH)
 
-    answers, bound = _ask(call, "events", read)
-    kind, kinds = call.query.get("kind", ""), set[str]()
-    found = []
-    for name, few in answers.items():
-        kinds |= {event.kind for event in few}
-        found += [(name, event) for event in few if kind in ("", event.kind)]
+    answers, bound = of_first(call, partial(call.site.ask, what=read), "events")
+    kind = call.query.get("kind", "")
+    every = [(name, event) for name, few in answers.items() for event in few]
+    found = [each for each in every if kind in ("", each[1].kind)]
     found.sort(key=lambda each: each[1].at, reverse=True)
     return call.render(
         "all_events.html",
         found=found[:EVENTS_SHOWN],
         total=len(found),
         each=EVENTS_EACH,
-        kinds=sorted(kinds | {kind} - {""}),
+        kinds=sorted({event.kind for _, event in every} | {kind} - {""}),
         kind=kind,
         bound=bound,
     )
@@ -190,7 +199,7 @@ def recurring(call: Call) -> Response:
     def read(queue: Operations[Any]) -> Steps[Found]:
         return queue.search(chosen, None, PAGE, look)
 
-    answers, bound = _ask(call, "recurring", read)
+    answers, bound = of_first(call, partial(call.site.ask, what=read), "recurring")
     found = [(name, task) for name, page in answers.items() for task in page.tasks]
     found.sort(key=lambda each: (each[1].visible_until, each[0]))
     return call.render(
@@ -201,20 +210,6 @@ def recurring(call: Call) -> Response:
         left=sum(page.left for page in answers.values()),
         bound=bound,
     )
-
-
-def _ask(call: Call, key: str, what: Any) -> tuple[dict[str, Any], Bound]:
-    """Run an operation on the first queues; return the answers by name, and what was not read."""
-    every = list(call.site.directory.names())
-    names = every[:QUEUES]
-    answers = call.site.shared.get(("all", key), lambda: call.site.ask(names, what))
-    errors = {
-        name: "its user of Redis may not read it" if forbidden(each) else str(each)
-        for name, each in answers.items()
-        if isinstance(each, Exception)
-    }
-    good = {name: each for name, each in answers.items() if name not in errors}
-    return good, Bound(len(names), len(every), errors)
 
 
 # Metrics

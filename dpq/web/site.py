@@ -3,8 +3,9 @@
 import hashlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import parse_qs, urlencode
 
 from pydantic_core import from_json, to_json
@@ -21,8 +22,6 @@ from dpq.model.validation import one_line
 from dpq.queue.inside import operations_of, session_of
 from dpq.script.command import Steps
 from dpq.types import Event
-from dpq.verbs.browse import MAX_EVENTS
-from dpq.views.charts import Span, Story, story
 from dpq.views.sampler import Directory, Snapshot, Watch, ask_all, one_each, read_all
 from dpq.views.shared import Shared
 from dpq.views.words import Places
@@ -30,17 +29,13 @@ from dpq.web.access import Access, Guard
 from dpq.web.actions import Jobs
 from dpq.web.render import environment, from_segment, json_safe, segment
 
-SAFE = ("GET", "HEAD")
-"""The methods of requests that change nothing."""
+T = TypeVar("T")
 
 EVERY_MS = 2000
 """ms between two looks of a tab at its queue."""
 
-TASK_SECONDS = 5.0
-"""Seconds that the events of a task are shared: a page that stays open reads them again."""
-
 STORY_SECONDS = 30.0
-"""Seconds that charts are shared."""
+"""Seconds that charts, and what limits had granted, are shared."""
 
 NOW = b"@@@@@@@@@@NOW"
 """The place of the server's clock in a page: 13 digits of ms."""
@@ -64,7 +59,7 @@ class Site:
     def __init__(self, directory: Directory, access: Access, badge: str, server: str) -> None:
         self.directory = directory
         self.guard = Guard(access)
-        self.badge, self.server = badge, server
+        self.server = server
         self.shared = Shared()
         self.ahead_ms = 0.0
         self.answered_ms = time.time() * 1000
@@ -72,7 +67,7 @@ class Site:
         self.places = Places()
         self.exporter: Any = None  # the exporter of /metrics, made at the first scrape
         self.document: dict[str, Any] = {}
-        self.templates = environment()
+        self.templates = environment(access=access, badge=badge, server=server, every=EVERY_MS)
         self._watch_of = one_each(directory, lambda queue: Watch(queue, remembers=access.write))
 
     def watch(self, name: str) -> Watch:
@@ -86,58 +81,29 @@ class Site:
         """Return the clock of the queues' server, by its last answer."""
         return round(time.time() * 1000 + self.ahead_ms)
 
-    def events(self, name: str, *kinds: str) -> list[Event]:
-        """Return the newest events of a queue, of some kinds or of all, the oldest first."""
-        watch = self.watch(name)
-        return self.shared.get(("events", name, kinds), partial(watch.events, *kinds))
-
-    def task_events(self, name: str, id_: str) -> list[Event]:
-        """Return the events of a task, the oldest first, some seconds old at most."""
-        watch = self.watch(name)
-        read = partial(watch.queue.admin.events, limit=MAX_EVENTS, task_id=id_)
-        if not watch.may_see_events:
-            return []
-        return self.shared.get(("events of", name, id_), read, TASK_SECONDS)
-
-    def story(self, name: str, chosen: Span) -> Story:
-        """Return the history of a queue, at most 30 s old."""
-        queue = self.watch(name).queue
-
-        def read() -> Story:
-            return story(queue.admin.history(chosen.ask), chosen, self.now_ms())
-
-        return self.shared.get(("story", name, chosen), read, STORY_SECONDS)
-
-    def granted(self, name: str) -> list[Granted]:
-        """Return what limits had granted at each minute of the last hour, at most 30 s old."""
-        queue = self.watch(name).queue
-        read = partial(session_of(queue).run, operations_of(queue).granted)
-        return self.shared.get(("granted", name), read, STORY_SECONDS)
-
     def snapshot(self, name: str) -> Snapshot:
         """Return the snapshot of a queue, at most a second old."""
-        watch = self.watch(name)
-        snapshot = self.shared.get(("queue", name), watch.read)
-        self.ahead_ms, self.answered_ms = watch.ahead_ms, time.time() * 1000
-        return snapshot
+        self.watch(name)
+        found = self.snapshots([name])[name]
+        if isinstance(found, Exception):
+            raise found
+        return found
 
-    def snapshots(self, names: Iterable[str]) -> list[tuple[str, Snapshot | None, str]]:
-        """Return the snapshot of each queue, or None and the reason why it cannot be read."""
+    def snapshots(self, names: Iterable[str]) -> dict[str, Snapshot | Exception]:
+        """Return the snapshot of each queue, or the error of one that cannot be read."""
         watches = {name: watch for name in names if (watch := self._watch_of(name))}
 
         def read(keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Any]:
-            return dict(zip(keys, read_all([watches[name] for _, name in keys]), strict=True))
+            return dict(zip(keys, read_all([watches[name] for name, _ in keys]), strict=True))
 
-        rows: list[tuple[str, Snapshot | None, str]] = []
-        for (_, name), found in self.shared.get_all([("queue", n) for n in watches], read).items():
+        keys = [(name, "snapshot") for name in watches]
+        answers = {name: each for (name, _), each in self.shared.get_all(keys, read).items()}
+        for name, found in answers.items():
             if isinstance(found, Snapshot):
-                rows.append((name, found, ""))
                 self.ahead_ms, self.answered_ms = watches[name].ahead_ms, time.time() * 1000
-            elif isinstance(found, DPQError | ResponseError):
-                rows.append((name, None, str(found)))
-            else:
+            elif not isinstance(found, DPQError | ResponseError):
                 raise found
-        return rows
+        return answers
 
     def ask(
         self, names: Sequence[str], what: Callable[[Operations[Any]], Steps[Any]]
@@ -151,13 +117,23 @@ class Site:
 class Call:
     """One request, with the site that it goes to."""
 
-    def __init__(self, site: Site, request: Request, body: bytes) -> None:
-        """Read the query, and the form or the JSON of the body."""
+    def __init__(self, site: Site, request: Request) -> None:
         self.site, self.request = site, request
+        self.root: str = request.scope.get("root_path", "")
+        self.path = str(request.scope["path"]).removeprefix(self.root) or "/"  # below the mount
+        self.for_programs = self.path.startswith("/api/") or self.path == "/metrics"
+        self.changes = request.method not in ("GET", "HEAD")
+        self.name = self.part("queue")  # of the queue in the path; "" if there is none
         self.query: Mapping[str, str] = request.query_params
+        self.payloads = site.guard.access.payloads and self.query.get("payload") != "0"
         self.json: dict[str, Any] = {}
         self.form: dict[str, list[str]] = {}
-        if body and request.headers.get("content-type", "").startswith("application/json"):
+
+    def read(self, body: bytes) -> None:
+        """Read the form or the JSON of the body."""
+        if not body:
+            return
+        if self.request.headers.get("content-type", "").startswith("application/json"):
             try:
                 read = from_json(body)
             # Also if it is too deep, has too long a number, or half a character.
@@ -166,37 +142,30 @@ class Call:
             if not isinstance(read, dict):
                 raise HTTPException(400, "the body must be a JSON object")
             self.json = read
-        elif body and self.path.startswith("/api/"):
+        elif self.for_programs:
             raise HTTPException(415, "the body must be JSON: send Content-Type: application/json")
-        elif body:
+        else:
             text = body.decode("utf-8", "replace")
             try:
                 self.form = parse_qs(text, keep_blank_values=True, max_num_fields=FIELDS)
             except ValueError:
                 raise HTTPException(400, f"the form has more than {FIELDS} fields") from None
 
-    @property
-    def for_programs(self) -> bool:
-        """Return True for a call of the JSON API, or of Prometheus."""
-        return is_for_programs(self.path)
-
-    @property
-    def path(self) -> str:
-        """Return the path below the mount."""
-        full: str = self.request.scope["path"]
-        return full.removeprefix(self.request.scope.get("root_path", "")) or "/"
-
     def url(self, *parts: str, **query: Any) -> str:
         """Make a path of this dashboard, whatever it is mounted on."""
-        root = self.request.scope.get("root_path", "")
-        path = "/".join([root, *map(segment, parts)]) if parts else f"{root}/"
+        path = f"{self.root}/{'/'.join(map(segment, parts))}"
         named = {name: value for name, value in query.items() if value not in (None, "", False)}
         return f"{path}?{urlencode(named)}" if named else path
 
     @property
-    def name(self) -> str:
-        """Return the name of the queue in the path."""
-        return from_segment(self.request.path_params["queue"])
+    def watch(self) -> Watch:
+        """Return the watch of the queue in the path."""
+        return self.site.watch(self.name)
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """Return the snapshot of the queue in the path, at most a second old."""
+        return self.site.snapshot(self.name)
 
     @property
     def queue(self) -> DPQ[Any]:
@@ -206,16 +175,15 @@ class Call:
     def queue_of(self, name: str) -> DPQ[Any]:
         """Return the queue of a name, as `queue`."""
         watch = self.site.watch(name)
-        changes = self.request.method not in SAFE
-        return (changes and self.site.directory.get(name)) or watch.queue
+        return (self.changes and self.site.directory.get(name)) or watch.queue
 
     def part(self, name: str) -> str:
-        """Return another name in the path."""
-        return from_segment(self.request.path_params[name])
+        """Return a name in the path; "" if there is none."""
+        return from_segment(self.request.path_params.get(name, ""))
 
-    def field(self, name: str, default: str = "") -> str:
+    def field(self, name: str) -> str:
         """Return one field of the form, without blanks around it."""
-        return self.form.get(name, [default])[0].strip()
+        return self.form.get(name, [""])[0].strip()
 
     def said(self, name: str) -> Any:
         """Return what a form or the JSON of a program says; None for nothing or an empty field."""
@@ -225,15 +193,36 @@ class Call:
         """Return a number of the form or the JSON."""
         return read_number(self.said(name), name)
 
+    def maybe(self, name: str) -> float | None:
+        """Return a number of the form or the JSON; None if there is none."""
+        return None if self.said(name) is None else float(self.number(name))
+
+    def run(self, verb: str, *args: Any) -> Any:
+        """Run an operation on the queue of the path; see `dpq.explain.operations`."""
+        queue = self.queue
+        return session_of(queue).run(getattr(operations_of(queue), verb), *args)
+
     def browse(self, verb: str, *args: Any, **named: Any) -> Any:
         """Run a read-only operation on the queue of the path; see `dpq.verbs.browse`."""
-        watch = self.site.watch(self.name)
+        watch = self.watch
         return session_of(watch.queue).run(getattr(watch.browser, verb), *args, **named)
+
+    def once(self, key: tuple[Any, ...], read: Callable[[], T], seconds: float | None = None) -> T:
+        """Return a reading of the queue that all tabs share; by default it is a second old at
+        most."""
+        return self.site.shared.get((self.name, *key), read, seconds)
 
     def shared(self, verb: str, *args: Any) -> Any:
         """Run a read-only operation as `browse` does, at most once a second for all tabs."""
-        key = (verb, self.name, *map(repr, args))
-        return self.site.shared.get(key, lambda: self.browse(verb, *args))
+        return self.once((verb, *map(repr, args)), lambda: self.browse(verb, *args))
+
+    def events(self, *kinds: str) -> list[Event]:
+        """Return the newest events of the queue, of some kinds or of all, the oldest first."""
+        return self.once(("events", kinds), partial(self.watch.events, *kinds))
+
+    def granted(self) -> list[Granted]:
+        """Return what limits had granted at each minute of the last hour, at most 30 s old."""
+        return self.once(("granted",), partial(self.run, "granted"), STORY_SECONDS)
 
     def allow(self, action: str, about: str = "", queue: str | None = None) -> str:
         """Check an action on the queue, or on that of the path; note it in the audit log."""
@@ -248,34 +237,29 @@ class Call:
 
     def render(self, template: str, status: int = 200, **shown: Any) -> Response:
         """Make a page."""
-        queue = self.request.path_params.get("queue")
+        shown |= {"here": self.path, "queue": self.name or None, "payloads": self.payloads}
         html = self.site.templates.get_template(template).render(
-            call=self,
-            url=self.url,
-            may=self.may,
-            badge=self.site.badge,
-            every=EVERY_MS,
-            server=self.site.server,
-            access=self.site.guard.access,
-            here=self.path,
-            queue=None if queue is None else from_segment(queue),
-            **shown,
+            call=self, url=self.url, may=self.may, **shown
         )
-        answer = tagged(self.request, html.encode(), "text/html; charset=utf-8", status)
+        answer = self.tagged(html.encode(), "text/html; charset=utf-8", status)
         now = str(self.site.now_ms())
         answer.headers["x-dpq-now"] = now
-        if answer.body:  # set after the ETag: the clock must not change the ETag
-            answer.body = bytes(answer.body).replace(NOW, now.encode().ljust(len(NOW)), 1)
+        # Set after the ETag, which the clock must not change.
+        answer.body = bytes(answer.body).replace(NOW, now.encode().ljust(len(NOW)), 1)
         return answer
 
     def answer(self, value: Any, status: int = 200) -> Response:
         """Make an answer of the API."""
         text = to_json(json_safe(value), inf_nan_mode="strings", fallback=str)
-        return self.answer_json(text, status)
+        return self.tagged(text, "application/json", status)
 
-    def answer_json(self, text: bytes, status: int = 200) -> Response:
-        """Make an answer of the API from JSON that has no integer beyond 2^53."""
-        return tagged(self.request, text, "application/json", status)
+    def tagged(self, body: bytes, kind: str, status: int = 200) -> Response:
+        """Make an answer with an ETag, or 304 if the browser has it already."""
+        tag = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
+        headers = {"etag": tag, "vary": "cookie"}
+        if status == 200 and self.request.headers.get("if-none-match") == tag:
+            return Response(status_code=304, headers=headers)
+        return Response(body, status, headers, kind)
 
     def go(self, *parts: str, **query: Any) -> Response:
         """Send the browser to another page, after an action."""
@@ -286,42 +270,24 @@ class Call:
         return self.answer(value) if self.for_programs else self.go(*parts, **query)
 
 
-def is_for_programs(path: str) -> bool:
-    """Return True for a path of the JSON API, or that of Prometheus."""
-    return path.startswith("/api/") or path == "/metrics"
-
-
 View = Callable[[Call], Response]
 """The function of a page or of an API route."""
 
 
-def tagged(request: Request, body: bytes, kind: str, status: int) -> Response:
-    """Make an answer with an ETag, or 304 if the browser has it already."""
-    tag = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
-    headers = {"etag": tag, "vary": "cookie"}
-    if status == 200 and request.headers.get("if-none-match") == tag:
-        return Response(status_code=304, headers=headers)
-    return Response(body, status, headers, kind)
-
-
 def read_number(text: Any, name: str) -> int | float:
-    """Read a number of a form, an int exactly."""
-    if len(str(text)) > NUMBER_CHARACTERS:
-        raise ConfigurationError(
-            f"{name} must be a number of at most {NUMBER_CHARACTERS} characters"
-        )
-    try:
-        return int(str(text))
-    except ValueError:
-        try:
-            return float(str(text))
-        except ValueError:
-            raise ConfigurationError(f"{name} is {text!r}: it must be a number") from None
+    """Read a number of a form, a query or JSON, an int exactly."""
+    if text in (None, ""):
+        raise ConfigurationError(f"{name} is missing: give a number")
+    if len(str(text)) <= NUMBER_CHARACTERS:
+        for kind in (int, float):
+            with suppress(ValueError):
+                return kind(str(text))
+    raise ConfigurationError(f"{name} is {text!r:.60}: it must be a number")
 
 
 def read_whole(text: Any, name: str) -> int:
-    """Read a whole number of a form or a query."""
+    """Read a whole number of a form, a query or JSON."""
     number = read_number(text, name)
-    if isinstance(number, float) and not number.is_integer():
+    if not float(number).is_integer():
         raise ConfigurationError(f"{name} is {text!r}: it must be a whole number")
     return int(number)

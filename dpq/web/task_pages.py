@@ -1,32 +1,28 @@
 """The pages of tasks: lists and searches through states, one task, and workers with leases."""
 
-import base64
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from math import isfinite
 from typing import Any, NamedTuple
 
 from pydantic import ConfigDict, TypeAdapter
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 
 from dpq import ConfigurationError, TaskNotFoundError, TaskState
 from dpq.explain.survey import Explained
 from dpq.model.filter import Filter
 from dpq.model.history import Event
 from dpq.model.task import Task
-from dpq.queue.inside import operations_of, session_of
-from dpq.script.command import Steps
 from dpq.types import LeaseInfo, Result
-from dpq.verbs.browse import Position
+from dpq.verbs.browse import MAX_EVENTS, Position
 from dpq.verbs.bulk import OF_STATES
-from dpq.verbs.queue import QueueOperations
 from dpq.verbs.workers import lease_info
 from dpq.views.events import begun_ms, life, shown_steps, steps_of
 from dpq.views.workers import working
-from dpq.web.pages import PAGE, filter_of, look_of, query_of, shows_payloads
+from dpq.web.pages import PAGE, filter_of, look_of, query_of
 from dpq.web.site import Call
-
-STATES = ["ready", "waiting", "delayed", "invisible", "dead"]
 
 ALL = "all"
 """The state that a search in all states names."""
@@ -38,6 +34,9 @@ of server time, spread over several seconds."""
 KEPT = ("group", "least", "most", "key_prefix", "older_than")
 """The fields of a filter that a search in all states keeps."""
 
+TASK_SECONDS = 5.0
+"""Seconds that the events of a task are shared: a page that stays open reads them again."""
+
 SUGGESTED = 20
 """Groups that a page suggests: the largest."""
 
@@ -45,46 +44,10 @@ SUGGESTED = 20
 class Search(NamedTuple):
     """A search, as far as it has come: the states that are left, and the place in the first."""
 
-    states: tuple[TaskState, ...]
+    states: list[TaskState]
     position: Position = None
     looked: int = 0
-    found: Mapping[str, int] = {}
-
-
-class Hits(NamedTuple):
-    """The tasks that one request has found, and the search after them; `left`: in its state."""
-
-    tasks: list[Task[Any]]
-    search: Search
-    left: int
-
-
-def begin(sizes: Mapping[TaskState, int]) -> Search:
-    """Begin a search in all states, the smallest first: it shows what it finds there at once."""
-    return Search(tuple(sorted(sizes, key=lambda state: sizes[state])))
-
-
-def find(
-    browser: QueueOperations[Any], chosen: Filter, search: Search, most: int, look: int
-) -> Steps[Hits]:
-    """Find tasks, up to `most` of them among about `look`; `chosen.state` does not count."""
-    tasks: list[Task[Any]] = []
-    states, position, looked, left = list(search.states), search.position, 0, 0
-    found = dict(search.found)
-    while states and len(tasks) < most and looked < look:
-        only = replace(chosen, state=states[0])
-        newest = only.state is TaskState.DEAD
-        page = yield from browser.search(
-            only, position, most - len(tasks), look - looked, newest=newest
-        )
-        tasks += page.tasks
-        looked, left, position = looked + page.looked, page.left, page.position
-        found[states[0]] = found.get(states[0], 0) + len(page.tasks)
-        if left:  # the page is full, by its tasks, its looks or its bytes
-            break
-        del states[0]
-        position = None
-    return Hits(tasks, Search(tuple(states), position, search.looked + looked, found), left)
+    found: Mapping[TaskState, int] = {}
 
 
 SEARCHES = TypeAdapter[Search](
@@ -92,44 +55,59 @@ SEARCHES = TypeAdapter[Search](
 )
 
 
-def write_search(search: Search) -> str:
-    """Write how far a search has come, for a URL; "" if nothing is left."""
-    return base64.urlsafe_b64encode(SEARCHES.dump_json(search)).decode() if search.states else ""
+class Hits(NamedTuple):
+    """The tasks that one request has found."""
+
+    chosen: Filter
+    everywhere: bool  # in all states
+    tasks: list[Task[Any]]
+    search: Search  # the search after them
+    left: int  # tasks that it has not looked at
+    after: str  # the search for a URL; "" if nothing is left
 
 
 def read_search(text: str) -> Search:
-    """Read the text that `write_search` has written."""
-    try:
-        found = SEARCHES.validate_json(base64.urlsafe_b64decode(text.encode()))
-        if found.position and not isfinite(float(found.position[0])):
-            raise ValueError("a place is a number")  # noqa: TRY301 - all of these are one answer
-    except ValueError as error:
-        raise ConfigurationError("after is no position of this list: start again") from error
-    return found
+    """Read the `after` of hits."""
+    with suppress(ValueError):
+        found = SEARCHES.validate_json(text)
+        if not found.position or isfinite(float(found.position[0])):
+            return found
+    raise ConfigurationError("after is no position of this list: start again")
 
 
-def search(call: Call, chosen: Filter, most: int, *, everywhere: bool = False) -> Hits:
-    """Find up to `most` tasks of the filter's state, or of all if `everywhere`, within one
-    request."""
-    after, watch = call.query.get("after", ""), call.site.watch(call.name)
-    if after:
+def search(call: Call, query: Mapping[str, str], most: int) -> Hits:
+    """Find up to `most` tasks that pass the filter of a query, within one request. A search in all
+    states begins with the smallest: it shows what it finds there at once."""
+    everywhere = query.get("state") == ALL
+    chosen = filter_of(call, query, "ready" if everywhere else None, lenient=True)
+    sizes, look = sizes_of(call), look_of(call)
+    begun = Search(sorted(sizes, key=sizes.__getitem__) if everywhere else [chosen.of_state])
+    if after := call.query.get("after", ""):
         begun = read_search(after)
-    else:
-        begun = begin(sizes_of(call)) if everywhere else Search((chosen.of_state,))
-    run = session_of(watch.queue).run
-    return run(find, watch.browser, chosen, begun, most, look_of(call))
+    states, position, looked, found = begun
+    tasks: list[Task[Any]] = []
+    left = 0
+    while states and len(tasks) < most and look > 0:
+        only = replace(chosen, state=states[0])
+        newest = only.state is TaskState.DEAD
+        page = call.browse("search", only, position, most - len(tasks), look, newest=newest)
+        tasks += page.tasks
+        look, looked = look - page.looked, looked + page.looked
+        left, position = page.left, page.position
+        found = {**found, states[0]: found.get(states[0], 0) + len(page.tasks)}
+        if left:  # the page is full, by its tasks, its looks or its bytes
+            break
+        states, position = states[1:], None
+    come = Search(states, position, looked, found)
+    left += sum(sizes[each] for each in states[1:])
+    after = SEARCHES.dump_json(come).decode() if states else ""
+    return Hits(chosen, everywhere, tasks, come, left, after)
 
 
 def sizes_of(call: Call) -> dict[TaskState, int]:
     """Return how many tasks each state has."""
-    stats = call.site.snapshot(call.name).stats
+    stats = call.snapshot.stats
     return {state: getattr(stats, state) for state in TaskState}
-
-
-def left_of(call: Call, hits: Hits) -> int:
-    """Return how many tasks a search has not looked at yet."""
-    sizes = sizes_of(call)
-    return hits.left + sum(sizes[state] for state in hits.search.states[1:])
 
 
 def tasks(call: Call) -> Response:
@@ -138,44 +116,30 @@ def tasks(call: Call) -> Response:
     asked = query.pop("find", query.get("text", "")).strip()
     if asked and asked != query.get("text"):
         return _go_to(call, asked, query)
-    everywhere = query.get("state") == ALL
-    chosen = filter_of(call, query | {"text": asked}, "ready" if everywhere else None, lenient=True)
-    hits = search(call, chosen, PAGE, everywhere=everywhere)
-    states = {*STATES} if everywhere else {str(chosen.of_state)}
+    hits = search(call, query | {"text": asked}, PAGE)
+    states = {*TaskState} if hits.everywhere else {hits.chosen.of_state}
     return call.render(
         "tasks.html",
-        chosen=chosen,
-        everywhere=everywhere,
-        hits=hits,
-        left=left_of(call, hits),
+        **hits._asdict(),
         sizes={state.value: size for state, size in sizes_of(call).items()},
-        query=query_of(chosen) | ({"state": ALL} if everywhere else {}),
-        after=write_search(hits.search),
+        query=query_of(hits.chosen) | ({"state": ALL} if hits.everywhere else {}),
         begun=bool(query.get("after")),
-        states=STATES,
         groups=call.shared("groups_by", "largest", "", "", SUGGESTED),
         offered=offered(call, states),
-        payloads=shows_payloads(call),
         bound=GO_ON,
     )
 
 
-def offered(call: Call, states: set[str]) -> list[str]:
+def offered(call: Call, states: set[TaskState]) -> list[str]:
     """Return the allowed actions on tasks of some states."""
     return [name for name, of in OF_STATES.items() if states & {*of} and call.may(name)]
 
 
 def _go_to(call: Call, asked: str, query: dict[str, str]) -> Response:
     """Go to the task of an id or a key; if there is none, search all states for the text."""
-    looks: list[dict[str, str]] = [{"key": asked}]
-    if asked.isascii() and len(asked) < 200:
-        looks.insert(0, {"id": asked})
-    for named in looks:
-        try:
-            found = call.queue.get(named.get("id"), key=named.get("key"))
-        except (TaskNotFoundError, ConfigurationError):
-            continue
-        return RedirectResponse(call.url("q", call.name, "tasks", found.id), 303)
+    for id_, key in ((asked, None), (None, asked)):
+        with suppress(TaskNotFoundError, ConfigurationError):
+            return call.go("q", call.name, "tasks", call.queue.get(id_, key=key).id)
     kept = {name: query[name] for name in KEPT if query.get(name)}
     return call.go("q", call.name, "tasks", state=ALL, text=asked, **kept)
 
@@ -192,17 +156,17 @@ class Seen(NamedTuple):
 
 def see(call: Call, id_: str) -> Seen:
     """Read one task."""
-    queue = call.queue
-    found, why = queue.get(id_), session_of(queue).run(operations_of(queue).explained, id_)
-    events = call.site.task_events(call.name, id_)
-    held = None
-    if found.state is TaskState.INVISIBLE:
-        [held] = session_of(queue).run(holders, operations_of(queue), [found], why.now_ms)
-    return Seen(found, why, held, events, _result(call, id_))
+    found, why = call.queue.get(id_), call.run("explained", id_)
+    held = holders(call, [found], why.now_ms) if found.state is TaskState.INVISIBLE else [None]
+    return Seen(found, why, held[0], *kept_of(call, id_))
 
 
-def _result(call: Call, id_: str) -> Result | None:
-    return session_of(call.queue).run(operations_of(call.queue).outcome, id_).result
+def kept_of(call: Call, id_: str) -> tuple[list[Event], Result | None]:
+    """Read the events of a task, some seconds old at most, and its newest result."""
+    read = partial(call.queue.admin.events, limit=MAX_EVENTS, task_id=id_)
+    seen = call.watch.may_see_events
+    events = call.once(("events of", id_), read, TASK_SECONDS) if seen else []
+    return events, call.run("outcome", id_).result
 
 
 def task(call: Call) -> Response:
@@ -213,7 +177,6 @@ def task(call: Call) -> Response:
         if gone := _gone(call, call.part("id")):
             return gone
         raise
-    state = seen.task.state
     steps, left_out = shown_steps(life(seen.task, seen.events))
     return call.render(
         "task.html",
@@ -222,14 +185,13 @@ def task(call: Call) -> Response:
         began=begun_ms(seen.task),
         steps=steps,
         left_out=left_out,
-        offered=offered(call, {state.value}),
-        payloads=shows_payloads(call),
+        offered=offered(call, {seen.task.state}),
     )
 
 
 def _gone(call: Call, id_: str) -> Response | None:
     """Show the events and the result of a task that is gone; None if there are none."""
-    events, result = call.site.task_events(call.name, id_), _result(call, id_)
+    events, result = kept_of(call, id_)
     if not events and result is None:
         return None
     steps, left_out = shown_steps(steps_of(events))
@@ -240,19 +202,16 @@ def _gone(call: Call, id_: str) -> Response | None:
         steps=steps,
         left_out=left_out,
         result=result,
-        payloads=shows_payloads(call),
     )
 
 
 # Workers and their leases
 
 
-def holders(
-    queue: QueueOperations[Any], tasks: Sequence[Task[Any]], now_ms: float
-) -> Steps[list[LeaseInfo]]:
+def holders(call: Call, tasks: Sequence[Task[Any]], now_ms: float) -> list[LeaseInfo]:
     """Read which worker has each of some running tasks."""
-    told = yield from queue.told()
-    return [lease_info(queue.queue_name, task, now_ms, told) for task in tasks]
+    told = call.run("told")
+    return [lease_info(call.name, task, now_ms, told) for task in tasks]
 
 
 LEASES_READ = 200
@@ -261,25 +220,22 @@ LEASES_READ = 200
 
 def leases_of(call: Call) -> list[tuple[LeaseInfo, Any]]:
     """Read leases, each with its task: the longest held of those that end first."""
-    chosen = Filter(TaskState.INVISIBLE)
-    now_ms = call.site.snapshot(call.name).survey.now_ms
+    now_ms = call.snapshot.survey.now_ms
 
     def read() -> list[tuple[LeaseInfo, Any]]:
+        chosen = Filter(TaskState.INVISIBLE)
         found = call.browse("search", chosen, (), LEASES_READ, LEASES_READ).tasks
-        leases = session_of(call.queue).run(holders, operations_of(call.queue), found, now_ms)
-        return list(zip(leases, found, strict=True))
+        return list(zip(holders(call, found, now_ms), found, strict=True))
 
-    pairs = call.site.shared.get(("leases", call.name), read)
-    return sorted(pairs, key=lambda pair: (pair[0].since, pair[0].token))
+    return sorted(call.once(("leases",), read), key=lambda pair: (pair[0].since, pair[0].token))
 
 
 def workers(call: Call) -> Response:
     """Show the workers of a queue, and its leases, the longest held first, with their holders."""
-    snapshot = call.site.snapshot(call.name)
+    snapshot = call.snapshot
     return call.render(
         "workers.html",
         snapshot=snapshot,
         workers=working([snapshot])[:LEASES_READ],
         leases=leases_of(call)[:PAGE],
-        payloads=shows_payloads(call),
     )

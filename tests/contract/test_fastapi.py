@@ -150,14 +150,14 @@ async def test_a_stream_ends_with_its_client_or_process(pages: WebQueue) -> None
                 await each.event()
             visitor.gone.set()
             await visitor.over()
-            assert (len(followers), len(followers._followers)) == (1, 1)
+            assert (followers._open, len(followers._followers)) == (1, 1)
             waiting = asyncio.create_task(pages.result(task_id, LONG))
             while len(q._ends._ears) < 2:
                 await asyncio.sleep(0.001)
             os.kill(os.getpid(), signal.SIGTERM)
             await stays.over()
             assert said(await asyncio.wait_for(waiting, PATIENCE_S))[0] == 202
-            assert (len(followers), followers._followers) == (0, {})
+            assert (followers._open, followers._followers) == (0, {})
             assert await Visitor(pages.events(task_id)).start() == 503
         assert heard == [signal.SIGTERM]
         assert not q._ends._ears
@@ -181,17 +181,17 @@ async def test_waits_end_with_their_clients_and_are_bounded(pages: WebQueue) -> 
         request = Request({"type": "http"}, receive)
         leaves = asyncio.create_task(pages.result(task_id, LONG, request=request))
         stays = asyncio.create_task(pages.result(task_id, LONG))
-        while len(followers) < 2:
+        while followers._open < 2:
             await asyncio.sleep(0.001)
         busy = await asyncio.wait_for(pages.result(task_id, LONG), PATIENCE_S)
         assert (said(busy)[0], busy.headers["retry-after"]) == (202, "1")
         assert await Visitor(pages.events(task_id)).start() == 503
         gone.set()
         assert said(await asyncio.wait_for(leaves, PATIENCE_S))[0] == 202
-        assert (len(followers), stays.done()) == (1, False)
+        assert (followers._open, stays.done()) == (1, False)
         await q.ack(await popped(q), result=7)
         assert said(await asyncio.wait_for(stays, PATIENCE_S))[1]["result"] == 7
-        assert len(followers) == 0
+        assert followers._open == 0
 
 
 async def test_the_answers(pages: WebQueue) -> None:

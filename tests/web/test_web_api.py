@@ -54,8 +54,9 @@ def test_an_action_on_a_filter_is_counted_then_confirmed(change: Browser, q: DPQ
     change.call(f"/actions/{job['id']}:run", {"expected": 10})
     wait_for(lambda: now()["state"] == "done", now)
     assert (now()["done"], len(q)) == (10, 20)
-    other = change.call(path, {"action": "cancel", "filter": chosen}, 202)
-    assert change.call(f"/actions/{other['id']}", method="DELETE")["id"] == other["id"]
+    change.call(path, {"action": "purge", "filter": chosen}, 400)  # not the dead ones instead
+    other = change.call(path, {"action": "cancel", "filter": chosen}, 202)["id"]
+    assert change.call(f"/actions/{other}", method="DELETE")["id"] == other
 
 
 def test_queue_groups_and_limits(change: Browser, q: DPQ) -> None:
@@ -94,8 +95,8 @@ def test_queue_groups_and_limits(change: Browser, q: DPQ) -> None:
         stands,
         "testclient (dashboard)",
     )
-    for wrong in ([], ["often"], [{"rate": 1}], [7], 7):
-        change.call(f"{base}/limits", {"windows": wrong}, 400)
+    for name, wrong in (("windows", ["often"]), ("windows", [7]), ("windows", 7), ("rules", ["x"])):
+        change.call(f"{base}/limits", {name: wrong}, 400)
     change.call(f"{base}/limits", {"windows": ["1/s"], "concurrency": 0}, 400)
 
 

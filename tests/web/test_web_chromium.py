@@ -68,7 +68,7 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tabs look often, and see what is there now."""
     monkeypatch.setattr("dpq.web.site.EVERY_MS", 200)
     monkeypatch.setattr("dpq.views.shared.FRESH_SECONDS", 0.1)
-    monkeypatch.setattr("dpq.web.site.STORY_SECONDS", 0.1)
+    monkeypatch.setattr("dpq.web.pages.STORY_SECONDS", 0.1)
 
 
 @pytest.fixture

@@ -92,7 +92,7 @@ def test_the_charts_of_a_page(
     change: Browser, look: Browser, q: DPQ, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A page with `--write` stores slots while it is seen, one that only shows does not."""
-    monkeypatch.setattr("dpq.web.site.STORY_SECONDS", 0.0)
+    monkeypatch.setattr("dpq.web.pages.STORY_SECONDS", 0.0)
     monkeypatch.setattr("dpq.views.shared.FRESH_SECONDS", 0.0)
     monkeypatch.setattr("dpq.views.sampler.REMEMBER_SECONDS", 0.0)
     path = f"/q/{q.queue_name}"

@@ -59,6 +59,17 @@ def test_twenty_queues_are_one_round_trip(
         assert len(trips) == 1
 
 
+def test_a_late_page_keeps_its_samples(
+    dashboard: Open, twenty: list[DPQ[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page reads no more queues than keep their samples: each has its rates at the next look."""
+    for name in ("views.sampler.OPEN_QUEUES", "web.server_pages.QUEUES", "web.pages.PAGE"):
+        monkeypatch.setattr(f"dpq.{name}", 4)
+    monkeypatch.setattr("dpq.views.shared.FRESH_SECONDS", 0.0)
+    look = dashboard(*twenty)
+    assert [look.page("/?start=10").count('in/s">–') for _ in range(2)] == [4, 0]  # noqa: RUF001
+
+
 def test_a_frozen_server_is_said_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """The client of the application would wait for ever; each screen has a limit of its own."""
     monkeypatch.setattr("dpq.queue.looking.LOOK_SECONDS", 0.2)

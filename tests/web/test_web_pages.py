@@ -118,6 +118,18 @@ def test_what_is_closed_comes_first(look: Browser, q: DPQ, path: str) -> None:
     assert names == said[:50]
 
 
+def test_all_own_limits_are_listed(look: Browser, q: DPQ) -> None:
+    """A list that is longer than a page goes on to its end, though Redis returns it whole."""
+    for n in range(120):
+        q.set_limit(5, 1, group=f"{n}")
+    query, seen = {"way": "own"}, set()
+    while query:
+        told = look.get(f"/api/queues/{q.queue_name}/limits", params=query).json()
+        seen |= {each["group"] for each in told["limits"][2:]}
+        query = told["next"]
+    assert len(seen) == 120
+
+
 def test_remote_text_is_shown_and_not_run(look: Browser, q: DPQ, path: str) -> None:
     """Payloads, groups, keys, errors and names stand escaped on every page."""
     evil = '"><script>alert(1)</script>'

@@ -83,35 +83,14 @@ def test_a_dashboard_that_only_shows_changes_nothing(
     ids = furnish(q)
     before = {s: [t.id for t in q.peek(99, s)] for s in TaskState}, q.admin.limits()
     url = filled(path, q).replace("/x", f"/{ids['ready']}")
-    bodies: list[dict[str, Any]] = [
-        {
-            "data": {
-                "action": "cancel",
-                "ids": ids["ready"],
-                "sure": 1,
-                "state": "ready",
-                "group": "a",
-                "verb": "close",
-                "seconds": "9",
-                "rules": "",
-                "expected": "",
-            }
-        },
-        {
-            "json": {
-                "action": "cancel",
-                "ids": [ids["ready"]],
-                "seconds": 9,
-                "windows": ["1/s"],
-                "expected": 1,
-            }
-        },
-    ]
+    form = {"action": "cancel", "ids": ids["ready"], "sure": 1, "state": "ready", "group": "a"}
+    form |= {"verb": "close", "seconds": "9", "rules": "", "expected": ""}
+    json = {"action": "cancel", "ids": [ids["ready"]], "seconds": 9, "windows": ["1/s"]}
+    bodies: list[dict[str, Any]] = [{"data": form}, {"json": json | {"expected": 1}}]
     for body in bodies:
-        headers = {"sec-fetch-site": "same-origin"}
         if method == "DELETE":
             body = {}
-        answer = look.request(method, url, headers=headers, **body)
+        answer = look.request(method, url, headers={"sec-fetch-site": "same-origin"}, **body)
         as_form = "data" in body and url.startswith("/api/")
         assert answer.status_code == (415 if as_form else 403), answer.text
     assert ({s: [t.id for t in q.peek(99, s)] for s in TaskState}, q.admin.limits()) == before
@@ -263,8 +242,9 @@ def test_long_bodies_and_broken_ones(change: Browser, dashboard: Open, q: DPQ) -
 def test_mounted_below_a_path(q: DPQ) -> None:
     """All links, forms, files and cookies stay below the path of the mount."""
     q.push("x")
-    site = Starlette(routes=[Mount("/ops/queues", app(q, access=Access(write=True)))])
-    browser = Browser(site, base_url="http://127.0.0.1/ops/queues")
+    access = Access(write=True, hosts=("Ops.Example",))
+    site = Starlette(routes=[Mount("/ops/queues", app(q, access=access))])
+    browser = Browser(site, base_url="http://ops.example/ops/queues")
     html = browser.page(f"/q/{q.queue_name}/tasks")
     links = [part.split('"')[0] for part in html.split('href="')[1:] + html.split('action="')[1:]]
     assert all(link.startswith(("/ops/queues/", "#")) for link in links if link)

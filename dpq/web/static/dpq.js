@@ -110,6 +110,11 @@
     tick();
   };
 
+  const titleOf = (html) => {
+    const title = new DOMParser().parseFromString(html, "text/html").querySelector("main h1");
+    return `${title ? title.textContent : "The dashboard does not answer"}.`;
+  };
+
   const look = async () => {
     if (!document.hidden && (document.querySelector("[data-live]") || since)) {
       try {
@@ -120,7 +125,7 @@
           tag = answer.headers.get("etag");
           swap(await answer.text());
         }
-        if (answer.status >= 500) away("The server of the queues does not answer.");
+        if (answer.status >= 500) away(titleOf(await answer.text()));
         else if (answer.type === "opaqueredirect") location.reload();
         else back();
         failures = answer.status >= 500 ? failures + 1 : 0;

@@ -37,7 +37,7 @@ class Command(BaseCommand):
             "--keep-result",
             type=float,
             metavar="SECONDS",
-            help="Keep what tasks return so long; a task may say otherwise.",
+            help="Keep what tasks return for that long; a task may set its own.",
         )
         parser.add_argument(
             "--grace",
