@@ -72,7 +72,8 @@ def test_tasks_of_a_killed_worker_come_back(
     assert begun.keys() == left
     assert all(attempt == 1 + (id_ in ends) for id_, (attempt, _) in begun.items())
     assert all(begun[id_][1] >= ends[id_] for id_ in ends)  # by the clock of the same machine
-    assert 1 <= len(ends) <= 6  # what runs, and what is prefetched
+    assert ends
+    assert len(ends.keys() - done) <= 6  # what runs, and what is prefetched; acks may wait, too
     assert queue.stats().expired_leases == len(ends)
     assert done & left <= ends.keys()
     assert set(pushed) - left <= done
