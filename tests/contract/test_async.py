@@ -6,6 +6,7 @@ import gc
 import os
 import subprocess
 import sys
+import weakref
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -24,10 +25,9 @@ from dpq import DPQ, AsyncDPQ, ConfigurationError, Push
 from dpq.link import watches
 from dpq.server import Server
 
-# A body of a lease that raises is what is tested, and polling a server has no event to wait for.
+# ruff: noqa: ASYNC110  # polling a server has no event to wait for
 
 
-# ruff: noqa: ASYNC110
 def small_pool(redis: Redis, kind: type[aio.ConnectionPool]) -> aio.ConnectionPool:
     """Two asyncio connections to the server of a blocking client."""
     pool = asyncio_client(redis).connection_pool
@@ -110,8 +110,7 @@ async def test_a_contradiction_is_told_at_the_first_call(
     assert len(answers) == 3
     for error in answers:
         assert isinstance(error, ConfigurationError)
-        assert "order is fifo" in str(error)
-        assert "lifo" in str(error)
+        assert "order is fifo" in str(error) and "lifo" in str(error)  # noqa: PT018
     follower = opened()
     await follower.stats()
     assert follower.settings.order == "lifo"
@@ -235,6 +234,18 @@ async def test_a_connection_is_closed_before_it_was_used(queue: Queue) -> None:
     assert reader.done()
 
 
+async def test_the_watch_of_an_ended_connection_ends(opened: Opened, redis: Redis) -> None:
+    """So a program that connects again and again does not pile up timers."""
+    queue = opened(client=asyncio_client(redis, socket_timeout=0.5))
+    await queue.size()
+    link = queue._session.connections._links[""]
+    link._look(link._awaited, 0.5)
+    watched = weakref.ref(link._awaited)
+    kill_all(redis)
+    await queue.size()
+    await until("the watch to end", lambda: gc.collect() < 0 or watched() is None)
+
+
 FORKS = """
 import asyncio, gc, os, sys
 from dpq import AsyncDPQ
@@ -289,6 +300,3 @@ def errors_of(program: str, *words: str) -> str:
 def test_a_forked_child_leaves_the_parents_loop_alone(server: Server, queue_name: str) -> None:
     """Parent and child use one object, each in a loop of its own; neither goes deaf."""
     errors_of(FORKS, server.url, queue_name)
-
-
-# Nothing is left behind
