@@ -49,9 +49,7 @@ _SHORTEST_BLOCK = 0.001  # a block of 0 s would never end
 
 def connection_to(nodes: Nodes, key: str, retry: Any) -> tuple[Node, Any]:
     """Make a connection of its own to the node that holds a key."""
-    node = nodes.of(key)
-    if node is None:
-        raise RedisConnectionError(f"no node of the cluster serves {key}")
+    node = nodes.home(key)
     settings = {"health_check_interval": 0, "socket_timeout": REPLY_TIMEOUT}
     return node, node.connection(retry=retry(NoBackoff(), 0), **settings)
 

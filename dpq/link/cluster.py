@@ -186,14 +186,17 @@ class Nodes:
         """Return the node that holds a key, as far as the client knows; None if it does not."""
         if not self.clustered:
             return self.only
-        holder = self._holder(key)
+        with reachable():
+            holder = internals.holder_of(self.client, _slot(key))
         if holder and holder.name not in self._known:
             self._known[holder.name] = Node(holder.name, self._client_of(holder), _OF_A_NODE)
         return self._known[holder.name] if holder else None
 
-    def _holder(self, key: str) -> Any:
-        with reachable():
-            return internals.holder_of(self.client, _slot(key))
+    def home(self, key: str) -> Node:
+        """Return the node that holds a key; raise RedisConnectionError if the client knows none."""
+        if node := self.of(key):
+            return node
+        raise RedisConnectionError(f"no node of the cluster serves {key}")
 
     def _client_of(self, holder: Any) -> Any:
         return self.client.get_redis_connection(holder)
@@ -221,11 +224,6 @@ class Nodes:
         for key in keys:
             slots.setdefault(_slot(key), []).append(key)
         return [tuple(together) for together in slots.values()]
-
-    def aimed(self, key: str) -> dict[str, Any]:
-        """Return the arguments that make a method of the client ask the node that holds a key."""
-        holder = self._holder(key) if self.clustered else None
-        return {"target_nodes": holder} if holder else {}
 
     @cached_property
     def sends_once(self) -> bool:
@@ -265,7 +263,7 @@ class Nodes:
 
 
 class AsyncNodes(Nodes):
-    """The servers behind an asyncio client; call `ready` before `of` and `aimed`."""
+    """The servers behind an asyncio client; call `ready` before `of`."""
 
     _plain, _cluster = AsyncRedis, AsyncRedisCluster
 

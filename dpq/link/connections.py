@@ -70,11 +70,6 @@ class Connections:
                     replies[position] = reply
         return replies
 
-    def aimed(self, key: str) -> dict[str, Any]:
-        """Return the arguments that make a method of the client ask the node that holds a key."""
-        self.nodes.ready()
-        return self.nodes.aimed(key)
-
     def tell(self, target: Node | str, *command: Any) -> Any:
         """Send any command to a node, or to that of a key; return its raw reply."""
         self.nodes.ready()

@@ -69,11 +69,6 @@ class AsyncConnections:
                     replies[position] = reply
         return replies
 
-    async def aimed(self, key: str) -> dict[str, Any]:
-        """Return the arguments that make a method of the client ask the node that holds a key."""
-        await self.nodes.ready()
-        return self.nodes.aimed(key)
-
     async def tell(self, target: Node | str, *command: Any) -> Any:
         """Send any command to a node, or to that of a key; return its raw reply."""
         await self.nodes.ready()

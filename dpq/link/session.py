@@ -6,7 +6,7 @@ the queue, and sends the commands: `session.run(operations.ack, task)`.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 
@@ -14,9 +14,9 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from dpq.link.cluster import reachable
 from dpq.link.connections import Connections
-from dpq.link.server_check import asks_for_save, unreachable, warn
+from dpq.link.internals import read_info
+from dpq.link.server_check import is_new, needs_save, read_setting, unreachable, warn
 from dpq.link.shared import Shared
 from dpq.model.errors import ConfigurationError, TaskNotFoundError
 from dpq.script.command import Command, Operation, Steps, together
@@ -111,20 +111,32 @@ class Session:
     def check_server(self) -> None:
         """Check the server: refuse one that is too old, warn of settings that endanger tasks."""
         try:
-            self._look_at_server()
+            info = self.info()
+            if is_new(info, self._durability, self.label):
+                warn(info, self.save_points(info), self.label)
         except (RedisConnectionError, RedisTimeoutError) as error:
             raise type(error)(unreachable(self.label, error)) from error
         except ResponseError:
             log.debug("%s: the server does not say its version", self.label)
         self.checked = True
 
-    def _look_at_server(self) -> None:
-        with reachable():
-            here = self.connections.aimed(self._conf)
-            info = self.client.info(**here)
-            more = asks_for_save(info, self.client, self._durability, self.label)
-            save = save_points(self.client, here) if more else None
-        warn(info, save, self.label)
+    def info(self) -> dict[str, Any]:
+        """Read what the server of the queue says of itself."""
+        return read_info(self._ask_server("INFO"))
+
+    def save_points(self, info: Mapping[str, Any]) -> str | None:
+        """Read `save`, if tasks depend on it: "" is no RDB files, None that it may not be read."""
+        if not needs_save(info, self.client):
+            return None
+        try:
+            return read_setting(self._ask_server("CONFIG", "GET", "save"))
+        except ResponseError:  # many providers forbid CONFIG GET
+            return None
+
+    def _ask_server(self, *command: str) -> Any:
+        nodes = self.connections.nodes
+        nodes.ready()
+        return self.connections.tell(nodes.home(self._conf), *command)
 
     def close(self) -> None:
         """Close the connections that no call uses now."""
@@ -208,11 +220,3 @@ class QueueSession(Session, Generic[Q]):
 def makes_queue(commands: Sequence[Command[Any]] | None) -> bool:
     """Return True if an operation with these first commands creates its queue."""
     return commands is not None and commands[0].script.name in MAKERS
-
-
-def save_points(redis: Any, at: Any) -> str | None:
-    """Read the server's setting `save`: "" means no RDB files, None that it may not be read."""
-    try:
-        return str((redis.config_get("save", **at)).get("save"))
-    except ResponseError:  # many providers forbid CONFIG GET
-        return None

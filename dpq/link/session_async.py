@@ -5,7 +5,7 @@ the queue, and sends the commands: `await session.run(operations.ack, task)`.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 
@@ -13,9 +13,9 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from dpq.link.cluster import reachable
 from dpq.link.connections_async import AsyncConnections
-from dpq.link.server_check import asks_for_save, unreachable, warn
+from dpq.link.internals import read_info
+from dpq.link.server_check import is_new, needs_save, read_setting, unreachable, warn
 from dpq.link.shared_async import Shared
 from dpq.model.errors import ConfigurationError, TaskNotFoundError
 from dpq.script.command import Command, Operation, Steps, together
@@ -110,20 +110,32 @@ class AsyncSession:
     async def check_server(self) -> None:
         """Check the server: refuse one that is too old, warn of settings that endanger tasks."""
         try:
-            await self._look_at_server()
+            info = await self.info()
+            if is_new(info, self._durability, self.label):
+                warn(info, await self.save_points(info), self.label)
         except (RedisConnectionError, RedisTimeoutError) as error:
             raise type(error)(unreachable(self.label, error)) from error
         except ResponseError:
             log.debug("%s: the server does not say its version", self.label)
         self.checked = True
 
-    async def _look_at_server(self) -> None:
-        with reachable():
-            here = await self.connections.aimed(self._conf)
-            info = await self.client.info(**here)
-            more = asks_for_save(info, self.client, self._durability, self.label)
-            save = await save_points_async(self.client, here) if more else None
-        warn(info, save, self.label)
+    async def info(self) -> dict[str, Any]:
+        """Read what the server of the queue says of itself."""
+        return read_info(await self._ask_server("INFO"))
+
+    async def save_points(self, info: Mapping[str, Any]) -> str | None:
+        """Read `save`, if tasks depend on it: "" is no RDB files, None that it may not be read."""
+        if not needs_save(info, self.client):
+            return None
+        try:
+            return read_setting(await self._ask_server("CONFIG", "GET", "save"))
+        except ResponseError:  # many providers forbid CONFIG GET
+            return None
+
+    async def _ask_server(self, *command: str) -> Any:
+        nodes = self.connections.nodes
+        await nodes.ready()
+        return await self.connections.tell(nodes.home(self._conf), *command)
 
     async def close(self) -> None:
         """Close the connections that no call uses now."""
@@ -207,11 +219,3 @@ class AsyncQueueSession(AsyncSession, Generic[Q]):
 def makes_queue(commands: Sequence[Command[Any]] | None) -> bool:
     """Return True if an operation with these first commands creates its queue."""
     return commands is not None and commands[0].script.name in MAKERS
-
-
-async def save_points_async(redis: Any, at: Any) -> str | None:
-    """Read the server's setting `save`: "" means no RDB files, None that it may not be read."""
-    try:
-        return str((await redis.config_get("save", **at)).get("save"))
-    except ResponseError:  # many providers forbid CONFIG GET
-        return None

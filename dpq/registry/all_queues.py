@@ -12,11 +12,11 @@ from redis.exceptions import ResponseError
 from dpq.explain.operations import Operations
 from dpq.explain.verdict import no_such_queue
 from dpq.link.asking import ask
-from dpq.link.cluster import forbidden, reachable
+from dpq.link.cluster import forbidden
 from dpq.link.connections import Connections
-from dpq.link.server_check import keeps_nothing_on_purpose
-from dpq.link.session import Session, save_points
-from dpq.model.diagnosis import server_problems, wants_save
+from dpq.link.server_check import needs_save
+from dpq.link.session import Session
+from dpq.model.diagnosis import server_problems
 from dpq.model.errors import ConfigurationError
 from dpq.model.reports import Problem
 from dpq.model.validation import queue_label
@@ -24,7 +24,7 @@ from dpq.queue.base import operations_named
 from dpq.queue.inside import session_of
 from dpq.script.assembly import script
 from dpq.script.command import Command, CommandMaker, Steps, once, same
-from dpq.script.keys import REGISTRY, key_of
+from dpq.script.keys import REGISTRY
 from dpq.script.replies import Glance, read_glance
 from dpq.verbs.queue import QueueOperations
 
@@ -45,19 +45,14 @@ def inspect_server(queue: "DPQ[Any]") -> tuple[list[Problem], list[str]]:
     Returns:
         The problems that endanger tasks, and the rights that are missing to see all settings.
     """
-    redis, here = (
-        queue.redis,
-        session_of(queue).connections.aimed(key_of(queue.queue_name, "conf")),
-    )
+    session = session_of(queue)
     try:
-        with reachable():
-            info = redis.info(**here)
+        info = session.info()
     except ResponseError:
         return [], ["+info", "+config|get"]
-    if not wants_save(info) or keeps_nothing_on_purpose(redis):
-        return server_problems(info, None), []
-    save = save_points(redis, here)
-    return server_problems(info, save), ["+config|get"] if save is None else []
+    save = session.save_points(info)
+    missing = save is None and needs_save(info, queue.redis)
+    return server_problems(info, save), ["+config|get"] if missing else []
 
 
 def some_names(redis: Any, cursor: int = 0) -> tuple[int, list[bytes]]:

@@ -109,8 +109,10 @@ def test_inspect(redis: Redis, elsewhere: str, policy: Any, queue_name: str) -> 
             problems, missing = inspect_server(q)
             assert {problem.kind for problem in problems} == {"eviction", "no persistence"}
             assert missing == []
-        redis.execute_command("ACL SETUSER", "shy", "on", ">pw", "~*", "+@all", "-info")
-        client.execute_command("AUTH", "shy", "pw")
+    redis.execute_command("ACL SETUSER", "shy", "on", ">pw", "~*", "+@all", "-info")
+    shy = {"username": "shy", "password": "pw"}
+    with Redis(unix_socket_path=elsewhere, **shy) as client, DPQ(client, queue_name) as q:
         assert inspect_server(q) == ([], ["+info", "+config|get"])
-        redis.execute_command("ACL DELUSER", "shy")
+        assert redis.info("clients")["connected_clients"] == 2  # a queue object has one
+    redis.execute_command("ACL DELUSER", "shy")
     assert dpq.ServerWarning is ServerWarning
