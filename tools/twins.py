@@ -32,7 +32,6 @@ BLOCKING = [
     "queue/permits",
     "queue/queue",
     "queue/room",
-    "link/asking",
     "link/connect",
     "link/connections",
     "link/listener",

@@ -1,7 +1,7 @@
 """The nodes that hold the keys: the only server, or in a cluster the master of each slot.
 
 `connections` and `endpoint` ask `Nodes.of` for the node of a key, and open connections of their own
-to it. If that fails, `asking` sends through the client itself, which follows redirections and
+to it. If that fails, `Connections` sends through the client itself, which follows redirections and
 learns the new slots. Must not know about tasks.
 """
 

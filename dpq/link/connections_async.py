@@ -4,17 +4,40 @@ Beside the client's pool, links carry the packed commands of an exchange and bri
 command without a reply, or at the wrong server, is sent once more through the client itself, with
 the client's retries and redirections. Of any other client (a subclass, a double) only
 `execute_command` is used. Must not know what a command means.
+
+A server forgets its scripts when it starts, and a replica that takes over never had them. Then a
+call sends the text (EVAL). If the Redis user may not call EVAL, all scripts are loaded. If it may
+not load them either, calls are refused until `dpq doctor --load-scripts` or a scheduler does.
 """
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
-from redis.exceptions import MovedError, NoScriptError, RedisError
+from redis.exceptions import (
+    ClusterError,
+    MovedError,
+    NoPermissionError,
+    NoScriptError,
+    RedisError,
+    ResponseError,
+)
 
-from dpq.link.asking_async import ask_async, ask_by_script_async
-from dpq.link.cluster import MISSING, AsyncNodes, Node, is_undone, may_not_eval
+from dpq.link import internals
+from dpq.link.cluster import (
+    CANNOT_LOAD,
+    MISSING,
+    AsyncNodes,
+    Node,
+    NotWrittenError,
+    forbidden,
+    is_undone,
+    may_not_eval,
+    reachable,
+)
 from dpq.link.links_async import AsyncLink, Exchange
-from dpq.link.shared_async import together
+from dpq.link.shared_async import pause, together
+from dpq.script.assembly import script, script_names
 from dpq.script.command import Command, Packer, pack_plain, script_call
 from dpq.script.durability import (
     BY_CLIENT,
@@ -24,6 +47,12 @@ from dpq.script.durability import (
     require_direct,
     unconfirmed,
 )
+
+RIDE_OUT_SECONDS = 3.0
+"""Seconds for which a call that no server has run is repeated. While a slot moves, its keys are on
+two nodes. During a failover a cluster refuses every call. redis-py alone repeats for 0.4 s."""
+
+_PAUSE_SECONDS = 0.1
 
 
 class AsyncConnections:
@@ -134,3 +163,49 @@ class AsyncConnections:
         """Close the connections; calls that lose theirs are sent again, or get an error."""
         for link in list(self._links.values()):
             await link.aclose()
+
+
+async def ask_async(client: Any, *command: Any) -> Any:
+    """Send a command through a client, with its retries and redirections; return the raw reply."""
+    give_up = time.monotonic() + RIDE_OUT_SECONDS
+    while True:
+        try:
+            with reachable():
+                return await client.execute_command(*command, **internals.RAW)
+        except MovedError as error:  # a client of a cluster would have followed it
+            told = "this server is a node of a cluster: write redis+cluster:// in its URL"
+            raise ResponseError(told) from error
+        except (ClusterError, NotWrittenError):
+            if time.monotonic() > give_up:
+                raise
+        await pause(_PAUSE_SECONDS)
+
+
+async def load_scripts_async(client: Any) -> int:
+    """Load every script, in a cluster into all masters."""
+    names = script_names()
+    with reachable():
+        for name in names:
+            await client.script_load(script(name).text)
+    return len(names)
+
+
+async def ask_by_script_async(client: Any, command: Command[Any]) -> Any:
+    """Call a script through a client, by its hash; if the server does not know it, by its text."""
+    by_hash = script_call(command, as_text=False)
+    try:
+        return await ask_async(client, *by_hash)
+    except NoScriptError:
+        pass
+    try:
+        return await ask_async(client, *script_call(command, as_text=True))
+    except ResponseError as refusal:
+        if not may_not_eval(refusal):
+            raise
+    try:
+        await load_scripts_async(client)
+    except ResponseError as refusal:
+        if not forbidden(refusal):
+            raise
+        raise NoPermissionError(f"{CANNOT_LOAD}: {refusal}") from None
+    return await ask_async(client, *by_hash)

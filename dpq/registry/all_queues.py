@@ -11,9 +11,8 @@ from redis.exceptions import ResponseError
 
 from dpq.explain.operations import Operations
 from dpq.explain.verdict import no_such_queue
-from dpq.link.asking import ask
 from dpq.link.cluster import forbidden
-from dpq.link.connections import Connections
+from dpq.link.connections import Connections, ask
 from dpq.link.server_check import needs_save
 from dpq.link.session import Session
 from dpq.model.diagnosis import server_problems

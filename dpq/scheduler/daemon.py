@@ -10,9 +10,9 @@ from typing import Any
 
 from redis.exceptions import RedisError, ResponseError
 
-from dpq.link.asking import load_scripts
 from dpq.link.cluster import forbidden
 from dpq.link.connect import open_url
+from dpq.link.connections import load_scripts
 from dpq.link.server_check import scripts_there
 from dpq.link.session import Session
 from dpq.link.watches import Marker
