@@ -6,6 +6,7 @@
 `pop`, workers and the scheduler use them. Must not decide anything about tasks.
 """
 
+import math
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
@@ -31,11 +32,15 @@ class AsyncWaiter:
 
     On a single server one connection is enough. In a cluster there is one for each slot of the
     markers, up to 64; a marker of another slot wakes no waiter. The client's pool is not used.
+    A block through a client that DPQ cannot watch lasts `at_most` seconds.
     """
 
-    def __init__(self, connections: AsyncConnections, markers: Sequence[str]) -> None:
+    def __init__(
+        self, connections: AsyncConnections, markers: Sequence[str], at_most: float = math.inf
+    ) -> None:
         self._tell = connections.tell
         self._nodes = nodes = connections.nodes
+        self._at_most = at_most
         self.markers = tuple(markers)
         slots = nodes.by_slot(markers)
         self.hears_all = len(slots) <= blocks.MOST_BLOCKS
@@ -47,9 +52,10 @@ class AsyncWaiter:
         until = time.monotonic() + seconds
         try:
             while (left := until - time.monotonic()) > 0:
+                seconds = blocks.block_seconds(self._nodes, min(left, self._at_most))
                 for block in self._blocks:
                     self._asked = block
-                    await block.begin(self._block_seconds(left))
+                    await block.begin(seconds)
                 at_most = blocks.patience(self._nodes, self._blocks, left)
                 if answered := await first_answered(self._blocks, at_most, stop):
                     self._asked = answered
@@ -61,10 +67,6 @@ class AsyncWaiter:
             await self._asked.lost()
             await pause(max(0.0, min(blocks.PAUSE_AFTER_FAULT, until - time.monotonic())))
         return None
-
-    def _block_seconds(self, left: float) -> float:
-        """Return the seconds of a block; in a worker and a daemon it outlasts the wait."""
-        return blocks.block_seconds(self._nodes, left)
 
     async def withdraw(self, owned: Iterable[Marker] = ()) -> None:
         """Stop waiting; put markers that came too late back for another waiter."""
