@@ -40,11 +40,8 @@ class Openable(Protocol):
 
     settings: dict[str, str] | None
 
-    def open(self, *, create: bool = False) -> Steps[dict[str, str]]:
+    def open(self, *, create: bool = False) -> Steps[None]:
         """Read the settings of the queue; with `create`, create it."""
-
-    def agree(self, settings: dict[str, str]) -> None:
-        """Take over the settings that `open` has read."""
 
 
 Q = TypeVar("Q", bound=Openable)
@@ -199,12 +196,6 @@ class QueueSession(Session, Generic[Q]):
         """Run operations as `send_all` does, once the queue is opened."""
         return self._run_in_step(operations, self.ready)
 
-    def after_opening(self, verb: Callable[[], Steps[T]]) -> Steps[T]:
-        """Run an operation, and read the queue's settings before it, unless they are known."""
-        if self.operations.settings is None:
-            self.operations.agree((yield from self.operations.open()))
-        return (yield from verb())
-
     def ready(self, *, create: bool = False) -> None:
         """Open the queue, unless its settings are known."""
         if self.operations.settings is None:
@@ -214,7 +205,7 @@ class QueueSession(Session, Generic[Q]):
         """Check the server, once; then read the queue's settings, also if they are known."""
         if not self.checked:
             self.check_server()
-        self.operations.agree(self.send(self.operations.open(create=create)))
+        self.send(self.operations.open(create=create))
 
 
 def makes_queue(commands: Sequence[Command[Any]] | None) -> bool:

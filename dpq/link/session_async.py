@@ -39,11 +39,8 @@ class Openable(Protocol):
 
     settings: dict[str, str] | None
 
-    def open(self, *, create: bool = False) -> Steps[dict[str, str]]:
+    def open(self, *, create: bool = False) -> Steps[None]:
         """Read the settings of the queue; with `create`, create it."""
-
-    def agree(self, settings: dict[str, str]) -> None:
-        """Take over the settings that `open` has read."""
 
 
 Q = TypeVar("Q", bound=Openable)
@@ -198,12 +195,6 @@ class AsyncQueueSession(AsyncSession, Generic[Q]):
         """Run operations as `send_all` does, once the queue is opened."""
         return await self._run_in_step(operations, self.ready)
 
-    def after_opening(self, verb: Callable[[], Steps[T]]) -> Steps[T]:
-        """Run an operation, and read the queue's settings before it, unless they are known."""
-        if self.operations.settings is None:
-            self.operations.agree((yield from self.operations.open()))
-        return (yield from verb())
-
     async def ready(self, *, create: bool = False) -> None:
         """Open the queue, unless its settings are known."""
         if self.operations.settings is None:
@@ -213,7 +204,7 @@ class AsyncQueueSession(AsyncSession, Generic[Q]):
         """Check the server, once; then read the queue's settings, also if they are known."""
         if not self.checked:
             await self.check_server()
-        self.operations.agree(await self.send(self.operations.open(create=create)))
+        await self.send(self.operations.open(create=create))
 
 
 def makes_queue(commands: Sequence[Command[Any]] | None) -> bool:

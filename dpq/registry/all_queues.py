@@ -5,6 +5,7 @@ to write the list of names may write any text into it, so a name must not be tru
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import ResponseError
@@ -126,20 +127,11 @@ def ask_queues(
             session = Session(redis, Connections(redis), queue_name=next(iter(queues)))
             session.check_server()
         if session:
-            steps = [after_opening(queue, what) for queue in queues.values()]
+            steps = [queue.after_opening(partial(what, queue)) for queue in queues.values()]
             answers |= zip(queues, session.send_all(steps), strict=True)
         yield from answers.items()
     if session:
         session.close()
-
-
-def after_opening(
-    queue: Operations[Any], what: Callable[[Operations[Any]], Steps[Any]]
-) -> Steps[Any]:
-    """Read a queue's settings, then run an operation on it; the server must be checked before."""
-    if queue.settings is None:
-        queue.agree((yield from queue.open()))
-    return (yield from what(queue))
 
 
 # The list of names
