@@ -36,20 +36,19 @@ class LateCluster(RedisCluster):
 
     def __init__(self, parsed: ParsedUrl, kind: type[AbstractConnection]) -> None:
         self._parsed, self._kind = parsed, kind
-        self._joining = threading.RLock()
-        self._joined = self._under_way = False
+        self._joining, self._late = threading.RLock(), True
 
     def __getattr__(self, name: str) -> Any:
         """Connect, and return an attribute that redis-py's constructor has set."""
         with self._joining:
-            if not (self._joined or self._under_way):
-                self._under_way = True
+            if self._late:
+                self._late = False  # the constructor reads attributes, too
                 try:
                     with reachable():
                         self._join()
-                    self._joined = True
-                finally:
-                    self._under_way = False
+                except BaseException:
+                    self._late = True
+                    raise
         return super().__getattribute__(name)
 
     def _join(self) -> None:  # with a URL: without one redis-py ignores the class of connections
@@ -60,7 +59,7 @@ class LateCluster(RedisCluster):
 
     def close(self) -> None:
         """Close the connections."""
-        if self._joined:
+        if not self._late:
             super().close()
 
 

@@ -19,7 +19,7 @@ from dpq.link.internals import read_info
 from dpq.link.server_check import is_new, needs_save, read_setting, unreachable, warn
 from dpq.link.shared import Shared
 from dpq.model.errors import ConfigurationError, TaskNotFoundError
-from dpq.script.command import Command, Operation, Steps, together
+from dpq.script.command import Operation, Steps, together
 from dpq.script.durability import Durability
 from dpq.script.keys import key_of
 
@@ -88,17 +88,9 @@ class Session:
 
     def send_all(self, operations: Sequence[Steps[Any]]) -> list[Any]:
         """Run operations of any queues in step: the next commands of all share one round trip."""
-        return self._run_in_step(operations, None)
-
-    def _run_in_step(
-        self, operations: Sequence[Steps[Any]], ready: Callable[[], None] | None
-    ) -> list[Any]:
-        """Run operations; call `ready` before the first commands are sent."""
         driver = together(operations)
         try:
             commands = next(driver)
-            if ready is not None:
-                ready()
             while True:
                 commands = driver.send(self.connections.call_all(commands))
         except StopIteration as end:
@@ -184,7 +176,8 @@ class QueueSession(Session, Generic[Q]):
     def _run_first(self, operation: Operation[T]) -> T:
         """Run an operation that is perhaps the first one of its queue."""
         self.require_open()
-        self.ready(create=makes_queue(operation.commands))
+        commands = operation.commands or ()
+        self.ready(create=any(each.script.name in MAKERS for each in commands))
         try:
             return self._finish(operation)
         except TaskNotFoundError as error:
@@ -194,7 +187,8 @@ class QueueSession(Session, Generic[Q]):
 
     def run_all(self, operations: Sequence[Steps[Any]]) -> list[Any]:
         """Run operations as `send_all` does, once the queue is opened."""
-        return self._run_in_step(operations, self.ready)
+        self.ready()
+        return self.send_all(operations)
 
     def ready(self, *, create: bool = False) -> None:
         """Open the queue, unless its settings are known."""
@@ -206,8 +200,3 @@ class QueueSession(Session, Generic[Q]):
         if not self.checked:
             self.check_server()
         self.send(self.operations.open(create=create))
-
-
-def makes_queue(commands: Sequence[Command[Any]] | None) -> bool:
-    """Return True if an operation with these first commands creates its queue."""
-    return commands is not None and commands[0].script.name in MAKERS

@@ -18,7 +18,7 @@ from dpq.link.internals import read_info
 from dpq.link.server_check import is_new, needs_save, read_setting, unreachable, warn
 from dpq.link.shared_async import Shared
 from dpq.model.errors import ConfigurationError, TaskNotFoundError
-from dpq.script.command import Command, Operation, Steps, together
+from dpq.script.command import Operation, Steps, together
 from dpq.script.durability import Durability
 from dpq.script.keys import key_of
 
@@ -87,17 +87,9 @@ class AsyncSession:
 
     async def send_all(self, operations: Sequence[Steps[Any]]) -> list[Any]:
         """Run operations of any queues in step: the next commands of all share one round trip."""
-        return await self._run_in_step(operations, None)
-
-    async def _run_in_step(
-        self, operations: Sequence[Steps[Any]], ready: Callable[[], Awaitable[None]] | None
-    ) -> list[Any]:
-        """Run operations; call `ready` before the first commands are sent."""
         driver = together(operations)
         try:
             commands = next(driver)
-            if ready is not None:
-                await ready()
             while True:
                 commands = driver.send(await self.connections.call_all(commands))
         except StopIteration as end:
@@ -183,7 +175,8 @@ class AsyncQueueSession(AsyncSession, Generic[Q]):
     async def _run_first(self, operation: Operation[T]) -> T:
         """Run an operation that is perhaps the first one of its queue."""
         self.require_open()
-        await self.ready(create=makes_queue(operation.commands))
+        commands = operation.commands or ()
+        await self.ready(create=any(each.script.name in MAKERS for each in commands))
         try:
             return await self._finish(operation)
         except TaskNotFoundError as error:
@@ -193,7 +186,8 @@ class AsyncQueueSession(AsyncSession, Generic[Q]):
 
     async def run_all(self, operations: Sequence[Steps[Any]]) -> list[Any]:
         """Run operations as `send_all` does, once the queue is opened."""
-        return await self._run_in_step(operations, self.ready)
+        await self.ready()
+        return await self.send_all(operations)
 
     async def ready(self, *, create: bool = False) -> None:
         """Open the queue, unless its settings are known."""
@@ -205,8 +199,3 @@ class AsyncQueueSession(AsyncSession, Generic[Q]):
         if not self.checked:
             await self.check_server()
         await self.send(self.operations.open(create=create))
-
-
-def makes_queue(commands: Sequence[Command[Any]] | None) -> bool:
-    """Return True if an operation with these first commands creates its queue."""
-    return commands is not None and commands[0].script.name in MAKERS
