@@ -242,12 +242,6 @@ class Nodes:
         """True if another server may take over while this one is silent."""
         return self.clustered or self.finds_master
 
-    def unblocks_no_more(self, refusal: ResponseError) -> None:
-        """Remember that the user may not call CLIENT UNBLOCK; raise any other refusal."""
-        if not forbidden(refusal):
-            raise refusal
-        self.unblocks = False
-
     def learn(self) -> None:
         """Make a cluster's client read the nodes anew, as far as it can."""
         if self.clustered:

@@ -121,8 +121,8 @@ class _Block(Endpoint):
         self.send("CLIENT", "ID")
         try:
             return int(self.read())
-        except ResponseError as refusal:
-            self.nodes.unblocks_no_more(refusal)
+        except ResponseError:  # the user may not ask
+            self.nodes.unblocks = False
             return 0
 
     def end_of_block(self) -> Any:
@@ -153,8 +153,8 @@ class _Block(Endpoint):
         """Ask the server to end the block: False if it has none, None if the user may not ask."""
         try:
             return bool(tell(self.node, "CLIENT", "UNBLOCK", self._client_id))
-        except ResponseError as refusal:
-            self.nodes.unblocks_no_more(refusal)
+        except ResponseError:
+            self.nodes.unblocks = False
             return None
 
     def lost(self) -> None:

@@ -120,8 +120,8 @@ class _Block(AsyncEndpoint):
         await self.send("CLIENT", "ID")
         try:
             return int(await self.read())
-        except ResponseError as refusal:
-            self.nodes.unblocks_no_more(refusal)
+        except ResponseError:  # the user may not ask
+            self.nodes.unblocks = False
             return 0
 
     async def end_of_block(self) -> Any:
@@ -152,8 +152,8 @@ class _Block(AsyncEndpoint):
         """Ask the server to end the block: False if it has none, None if the user may not ask."""
         try:
             return bool(await tell(self.node, "CLIENT", "UNBLOCK", self._client_id))
-        except ResponseError as refusal:
-            self.nodes.unblocks_no_more(refusal)
+        except ResponseError:
+            self.nodes.unblocks = False
             return None
 
     async def lost(self) -> None:

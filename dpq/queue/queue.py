@@ -413,7 +413,8 @@ class DPQ(QueueLife[P]):
         try:
             self._leases.hold((task,), visibility or self._described.default_visibility)
             try:
-                yield task
+                with self._around(task):
+                    yield task
             except THROWN_AWAY:
                 raise
             except BaseException as raised:

@@ -412,7 +412,8 @@ class AsyncDPQ(AsyncQueueLife[P]):
         try:
             self._leases.hold((task,), visibility or self._described.default_visibility)
             try:
-                yield task
+                with self._around(task):
+                    yield task
             except THROWN_AWAY:
                 raise
             except BaseException as raised:
