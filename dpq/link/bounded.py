@@ -86,11 +86,7 @@ class _Bounded(AbstractConnection):
 
 
 @cache
-def bounded(kind: type[Any]) -> type[Any]:
-    """Make the bounded class of redis-py's class of connections."""
-    return type(f"Bounded{kind.__name__}", (_Bounded, kind), {})
-
-
-def bounded_to_master(kind: type[Any]) -> type[Any]:
-    """Make the same for connections to the server that Sentinels name as the master."""
-    return bounded(getattr(sentinel, f"SentinelManaged{kind.__name__}"))
+def bounded(kind: type[Any], *, to_master: bool = False) -> type[Any]:
+    """Make the bounded class of redis-py's class of connections; `to_master`: Sentinels name it."""
+    base = getattr(sentinel, f"SentinelManaged{kind.__name__}") if to_master else kind
+    return type(f"Bounded{base.__name__}", (_Bounded, base), {})

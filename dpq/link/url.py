@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from redis.backoff import ExponentialWithJitterBackoff, NoBackoff
-from redis.connection import AbstractConnection, Connection, SSLConnection, parse_url
+from redis.connection import Connection, SSLConnection, parse_url
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
@@ -112,7 +112,7 @@ class ParsedUrl(NamedTuple):
     kind: str  # "" for one server, "cluster", or "sentinel"
     hosts: tuple[Host, ...]  # the nodes, or Sentinels, that it names
     service: str  # the Sentinels' name of the master
-    connection_class: type[AbstractConnection]
+    connection_class: Any  # of redis-py
     settings: dict[str, Any]  # of connections to the servers that hold tasks, and of their pools
     sentinel: dict[str, str]  # the user and password at the Sentinels
 

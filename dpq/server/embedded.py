@@ -1,28 +1,22 @@
 """Start a private server: the embedded default and the tests' fixture.
 
 A throw-away server (`Server.start`) lives in a temporary directory and dies with its owner. A
-durable one (`Server.join`) lives in a directory of the user's; all processes that join the same
-directory share it, the last one out stops it, and acknowledged writes survive. Both listen on a
-unix socket only, and both work the same way, with two lock files in the server's directory:
+durable one (`Server.join`) lives in a directory of the user's: all processes that join it share it,
+the last one out stops it, and acknowledged writes survive. Both listen on a unix socket only, and
+have two lock files (flock(2), so a durable directory belongs on a local disk):
 
     use.lock      shared by every user; held exclusively by the keeper while it stops the server
     server.lock   held exclusively by the keeper and its server, from before the start to the end
 
 The process that gets `server.lock` starts the server, through a keeper (`supervisor.py`). The
 others wait until the server answers. The keeper waits for `use.lock`. It gets the lock when the
-last user has closed, ended or been killed, because a lock ends with its process. So no record can
-be stale: there is no pid file and no counter. The start is safe in any thread: `PR_SET_PDEATHSIG`,
-which fires when the *thread* that forked ends, is used between keeper and server only.
-
-A durable directory, its files and the socket are for one user: `private.py` refuses all others, and
-what keeper and server create is readable by the user alone.
+last user has closed, ended or been killed: a lock ends with its process, so no record can be stale.
+`PR_SET_PDEATHSIG`, which fires when the *thread* that forked ends, is used between keeper and
+server only.
 
 fork() copies a handle of `use.lock`. So a forked child keeps its parent's server alive until it
 ends or closes its copy, unless the parent closes a throw-away. A child never stops its parent's
 server.
-
-This module must not open a TCP port, import a wheel's own launcher, or choose a client's timeouts
-(`link/connect.py` does). Locks are flock(2): a durable directory belongs on a local disk.
 """
 
 import atexit
