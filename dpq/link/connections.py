@@ -62,7 +62,7 @@ class Connections:
     def __init__(self, client: Any, durability: Durability = "async") -> None:
         """Make connections; nothing is sent yet."""
         self.nodes = nodes = Nodes(client)
-        self._client, self._durability = client, durability
+        self.durability = durability
         self._packer = Packer()
         self._links: dict[str, Link] = {}
         single = nodes.direct and not nodes.clustered and durability == "async"
@@ -110,7 +110,7 @@ class Connections:
                 if isinstance(reply, Exception):
                     raise reply
                 return reply
-        client = self._client if isinstance(target, str) else target.client
+        client = self.nodes.client if isinstance(target, str) else target.client
         return ask(client, *command)
 
     def _send(
@@ -122,9 +122,9 @@ class Connections:
         else:
             packed = self._packer.pack(commands)
         behind: Sequence[Any] = ()
-        if self._durability != "async":
+        if self.durability != "async":
             timeout = node.settings.get("socket_timeout")
-            behind = confirming(commands, self._durability, timeout)
+            behind = confirming(commands, self.durability, timeout)
         packed, count = packed + pack_plain(behind), len(commands) + len(behind)
         return self._link(node).send(packed, count, alone=bool(behind))
 
@@ -133,7 +133,7 @@ class Connections:
     ) -> list[Any]:
         replies = self._link(node).receive(exchange)
         if len(replies) > len(commands):
-            replies = judged(commands, self._durability, replies)
+            replies = judged(commands, self.durability, replies)
         return replies
 
     def _again(self, command: Command[Any], error: Any) -> Any:
@@ -149,11 +149,11 @@ class Connections:
                     (reply,) = self._receive(node, (command,), exchange)
                     if not is_undone(reply) and not may_not_eval(reply):
                         return reply
-            reply = ask_by_script(self._client, command)
+            reply = ask_by_script(self.nodes.client, command)
         except RedisError as refusal:
             return refusal
-        if self._durability != "async":
-            reply = unconfirmed(command, self._durability, reply, BY_CLIENT)
+        if self.durability != "async":
+            reply = unconfirmed(command, self.durability, reply, BY_CLIENT)
         return reply
 
     def _link(self, node: Node) -> Link:

@@ -61,7 +61,7 @@ class AsyncConnections:
     def __init__(self, client: Any, durability: Durability = "async") -> None:
         """Make connections; nothing is sent yet."""
         self.nodes = nodes = AsyncNodes(client)
-        self._client, self._durability = client, durability
+        self.durability = durability
         self._packer = Packer()
         self._links: dict[str, AsyncLink] = {}
         single = nodes.direct and not nodes.clustered and durability == "async"
@@ -109,7 +109,7 @@ class AsyncConnections:
                 if isinstance(reply, Exception):
                     raise reply
                 return reply
-        client = self._client if isinstance(target, str) else target.client
+        client = self.nodes.client if isinstance(target, str) else target.client
         return await ask_async(client, *command)
 
     async def _send(
@@ -121,9 +121,9 @@ class AsyncConnections:
         else:
             packed = self._packer.pack(commands)
         behind: Sequence[Any] = ()
-        if self._durability != "async":
+        if self.durability != "async":
             timeout = node.settings.get("socket_timeout")
-            behind = confirming(commands, self._durability, timeout)
+            behind = confirming(commands, self.durability, timeout)
         packed, count = packed + pack_plain(behind), len(commands) + len(behind)
         return await self._link(node).send(packed, count, alone=bool(behind))
 
@@ -132,7 +132,7 @@ class AsyncConnections:
     ) -> list[Any]:
         replies = await self._link(node).receive(exchange)
         if len(replies) > len(commands):
-            replies = judged(commands, self._durability, replies)
+            replies = judged(commands, self.durability, replies)
         return replies
 
     async def _again(self, command: Command[Any], error: Any) -> Any:
@@ -148,11 +148,11 @@ class AsyncConnections:
                     (reply,) = await self._receive(node, (command,), exchange)
                     if not is_undone(reply) and not may_not_eval(reply):
                         return reply
-            reply = await ask_by_script_async(self._client, command)
+            reply = await ask_by_script_async(self.nodes.client, command)
         except RedisError as refusal:
             return refusal
-        if self._durability != "async":
-            reply = unconfirmed(command, self._durability, reply, BY_CLIENT)
+        if self.durability != "async":
+            reply = unconfirmed(command, self.durability, reply, BY_CLIENT)
         return reply
 
     def _link(self, node: Node) -> AsyncLink:

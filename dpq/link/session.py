@@ -20,7 +20,6 @@ from dpq.link.server_check import is_new, needs_save, read_setting, unreachable,
 from dpq.link.shared import Shared
 from dpq.model.errors import ConfigurationError, TaskNotFoundError
 from dpq.script.command import Operation, Steps, together
-from dpq.script.durability import Durability
 from dpq.script.keys import key_of
 
 log = logging.getLogger(__name__)
@@ -36,9 +35,13 @@ MAKERS = ("push", "push_plain", "acquire", "seal_batch")
 
 
 class Openable(Protocol):
-    """The operations of a queue, as a session knows them; `settings` is None until it is open."""
+    """The operations of a queue, as a session knows them.
+
+    `settings` is None until it is open; `conf` is the key that has them.
+    """
 
     settings: dict[str, str] | None
+    conf: str
 
     def open(self, *, create: bool = False) -> Steps[None]:
         """Read the settings of the queue; with `create`, create it."""
@@ -50,22 +53,14 @@ Q = TypeVar("Q", bound=Openable)
 class Session:
     """Sends operations of any queues to the servers behind one client."""
 
-    def __init__(
-        self,
-        client: Any,
-        connections: Connections,
-        *,
-        durability: Durability = "async",
-        queue_name: str = "any",
-    ) -> None:
-        """Begin a session; nothing is sent yet."""
-        self.client = client
+    def __init__(self, connections: Connections, conf: str = key_of("any", "conf")) -> None:
+        """Begin a session; nothing is sent yet. The server that holds `conf` is checked."""
         self.connections = connections
+        self.client = connections.nodes.client
         self.checked = False  # the server was checked, or needs no check
         self.refusal = ""  # why nothing can be sent any more
         self.opened_label = ""  # of a client that DPQ has opened
-        self._durability = durability
-        self._conf = key_of(queue_name, "conf")
+        self._conf = conf
 
     @property
     def label(self) -> str:
@@ -101,7 +96,7 @@ class Session:
         """Check the server: refuse one that is too old, warn of settings that endanger tasks."""
         try:
             info = self.info()
-            if is_new(info, self._durability, self.label):
+            if is_new(info, self.connections.durability, self.label):
                 warn(info, self.save_points(info), self.label)
         except (RedisConnectionError, RedisTimeoutError) as error:
             raise type(error)(unreachable(self.label, error)) from error
@@ -135,17 +130,9 @@ class Session:
 class QueueSession(Session, Generic[Q]):
     """A session of one queue: opens the queue before its first operation."""
 
-    def __init__(
-        self,
-        client: Any,
-        connections: Connections,
-        operations: Q,
-        *,
-        durability: Durability,
-        queue_name: str,
-    ) -> None:
+    def __init__(self, connections: Connections, operations: Q) -> None:
         """Begin a session; nothing is sent yet."""
-        super().__init__(client, connections, durability=durability, queue_name=queue_name)
+        super().__init__(connections, operations.conf)
         self.operations = operations
         self._opening = Shared(self.open)
         self._creating = Shared(partial(self.open, create=True))

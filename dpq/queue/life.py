@@ -45,13 +45,7 @@ class QueueLife(QueueBase[P]):
         from dpq.queue.lease_renewal import Keeper
 
         connections = Connections(self._redis, self._durability)
-        self._session = QueueSession(
-            self._redis,
-            connections,
-            self._operations,
-            durability=self._durability,
-            queue_name=self.queue_name,
-        )
+        self._session = QueueSession(connections, self._operations)
         self._leases = Keeper(self._extend_many, self.queue_name)
         self._waiters: dict[tuple[str, ...], Waiters] = {}  # by the markers that they wait on
         self._sleep = sleep

@@ -60,13 +60,7 @@ class AsyncQueueLife(QueueBase[P]):
         sources()  # a queue that is made before the loop reads no file in the loop
         self._pid = os.getpid()
         connections = AsyncConnections(self._redis, self._durability)
-        self._own_session = AsyncQueueSession(
-            self._redis,
-            connections,
-            self._operations,
-            durability=self._durability,
-            queue_name=self.queue_name,
-        )
+        self._own_session = AsyncQueueSession(connections, self._operations)
         self._leases = AsyncKeeper(self._extend_many, self.queue_name)
         self._waiters: dict[tuple[str, ...], AsyncWaiters] = {}  # by the markers that they wait on
         self._sleep = sleep

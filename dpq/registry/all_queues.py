@@ -124,7 +124,7 @@ def ask_queues(
             except UnicodeDecodeError:
                 continue
         if session is None and queues:
-            session = Session(redis, Connections(redis), queue_name=next(iter(queues)))
+            session = Session(Connections(redis), next(iter(queues.values())).conf)
             session.check_server()
         if session:
             steps = [queue.after_opening(partial(what, queue)) for queue in queues.values()]

@@ -67,7 +67,7 @@ class Scheduler:
         self._redis = redis
         named = None if queue_names is None else [queue_label(name) for name in queue_names]
         self._named = None if named is None else tuple(dict.fromkeys(named))
-        self._session = Session(redis, DaemonConnections(redis, self._see_to_scripts))
+        self._session = Session(DaemonConnections(redis, self._see_to_scripts))
         self._upkeep = Upkeep(self._session, named=named is not None)
         self._names = Names(redis, self._session)
         self._waiter: Listener | None = None
