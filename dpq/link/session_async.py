@@ -55,7 +55,6 @@ class AsyncSession:
     def __init__(self, connections: AsyncConnections, conf: str = key_of("any", "conf")) -> None:
         """Begin a session; nothing is sent yet. The server that holds `conf` is checked."""
         self.connections = connections
-        self.client = connections.nodes.client
         self.checked = False  # the server was checked, or needs no check
         self.refusal = ""  # why nothing can be sent any more
         self.opened_label = ""  # of a client that DPQ has opened
@@ -109,7 +108,7 @@ class AsyncSession:
 
     async def save_points(self, info: Mapping[str, Any]) -> str | None:
         """Read `save`, if tasks depend on it: "" is no RDB files, None that it may not be read."""
-        if not needs_save(info, self.client):
+        if not needs_save(info, self.connections.nodes.client):
             return None
         try:
             return read_setting(await self._ask_server("CONFIG", "GET", "save"))

@@ -33,6 +33,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import IO, Self
 from urllib.parse import quote
@@ -66,12 +67,21 @@ class Server:
         directory: Its data, log and locks.
     """
 
-    def __init__(self, directory: Path, use: IO[bytes], binary: Binary, pid: int, throw_away: bool):
+    def __init__(
+        self, directory: Path, binary: Binary | None, options: list[str], *, throw_away: bool
+    ) -> None:
+        self._use = _lock_file(directory, "use.lock")
+        try:
+            # Refused only while a keeper stops the server (or for an instant by `close`).
+            free = partial(_locked, self._use, fcntl.LOCK_SH)
+            _wait(free, STOP_S, f"{directory} is still being closed")
+            self.pid = _ensure_running(directory, binary, options, throw_away)
+            self.binary = _writer(directory)
+        except BaseException:
+            self._use.close()
+            raise
         self.directory = directory
-        self.binary = binary
-        self.pid = pid
         self.url = f"unix://{quote(str(_socket(directory)))}"
-        self._use = use
         self._throw_away = throw_away
         self._owner = os.getpid()
         atexit.register(self.close)
@@ -90,7 +100,7 @@ class Server:
         binary = binary or find_binary()
         directory = Path(tempfile.mkdtemp(prefix="dpq-"))
         try:
-            return cls._open(directory, binary, ["--appendonly", "no", *extra_args], True)
+            return cls(directory, binary, ["--appendonly", "no", *extra_args], throw_away=True)
         except BaseException:
             shutil.rmtree(directory, ignore_errors=True)  # the keeper may have done it already
             raise
@@ -120,23 +130,10 @@ class Server:
         try:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
             require_own(path)
-            return cls._open(path, binary, ["--appendonly", "yes", "--appendfsync", "everysec"])
+            options = ["--appendonly", "yes", "--appendfsync", "everysec"]
+            return cls(path, binary, options, throw_away=False)
         except OSError as error:
             raise ConfigurationError(f"cannot use {path} as a data directory: {error}") from error
-
-    @classmethod
-    def _open(
-        cls, directory: Path, binary: Binary | None, options: list[str], throw_away: bool = False
-    ) -> Self:
-        use = _lock_file(directory, "use.lock")
-        try:
-            # Refused only while a keeper stops the server (or for an instant by `close`).
-            _wait(lambda: _locked(use, fcntl.LOCK_SH), STOP_S, f"{directory} is still being closed")
-            pid = _ensure_running(directory, binary, options, throw_away)
-            return cls(directory, use, _writer(directory), pid, throw_away)
-        except BaseException:
-            use.close()
-            raise
 
     def close(self) -> None:
         """Give the handle up; the last user (of a throw-away: its owner) waits for the stop.
