@@ -59,7 +59,7 @@ class AsyncLink:
             self._awaited.append(exchange)
             write(self._connection, packed)
         except (*CUT, OSError, RuntimeError) as error:
-            exchange.end(error if isinstance(error, RedisError) else _as_cut(error))
+            exchange.end(_as_redis_error(error))
         return exchange
 
     async def receive(self, exchange: "Exchange") -> list[Any]:
@@ -95,7 +95,7 @@ class AsyncLink:
                 if awaited[0].add(reply):
                     awaited.popleft()
         except (RedisError, OSError) as error:
-            fault = error if isinstance(error, RedisError) else _as_cut(error)
+            fault = _as_redis_error(error)
         finally:
             while awaited:
                 awaited.popleft().end(fault)
@@ -152,5 +152,5 @@ class Exchange:
             self.future.set_result(self.replies)
 
 
-def _as_cut(error: Exception) -> RedisConnectionError:
-    return RedisConnectionError(str(error))
+def _as_redis_error(error: Exception) -> RedisError:
+    return error if isinstance(error, RedisError) else RedisConnectionError(str(error))

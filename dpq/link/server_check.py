@@ -23,20 +23,16 @@ _looked_at: set[str] = set()
 """The servers that this process has checked, by INFO's `run_id`; a restart changes it."""
 
 
-def keeps_nothing_on_purpose(redis: Any) -> bool:
-    """Return True for the client of a private server, since its URL chooses what it keeps."""
+def needs_save(info: Mapping[str, Any], redis: Any) -> bool:
+    """Return True if only the server's setting `save` keeps tasks, and its URL does not say that
+    it is a private server, which keeps what its owner has chosen."""
     pool = getattr(redis, "connection_pool", None)
     path = getattr(pool, "connection_kwargs", {}).get("path")
-    if not path:
-        return False
+    if not (path and wants_save(info)):
+        return wants_save(info)
     from dpq.server import MARKER  # here: only a POSIX system can run a private server
 
-    return Path(path).with_name(MARKER).exists()
-
-
-def needs_save(info: Mapping[str, Any], redis: Any) -> bool:
-    """Return True if only the server's setting `save` keeps tasks, and they are to be kept."""
-    return wants_save(info) and not keeps_nothing_on_purpose(redis)
+    return not Path(path).with_name(MARKER).exists()
 
 
 def read_setting(reply: Any) -> str | None:

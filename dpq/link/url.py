@@ -36,7 +36,6 @@ BACKOFF_BASE_S = 0.1  # pauses are random, up to 0.2 and 0.4 s: clients do not r
 BACKOFF_CAP_S = 0.4
 LEAST_CONNECT_S = 0.3  # the least connect timeout for each server if a URL names several
 DEFAULT_PORTS = {"cluster": 6379, "sentinel": 26379}
-POOL_OPTIONS = {"max_connections"}
 _SSL_CHECKS = ("none", "optional", "required")
 _SSL_PATHS = ("ssl_ca_certs", "ssl_ca_path", "ssl_certfile", "ssl_keyfile")
 _OF_THE_MASTER = {"username", "password", "db"}
@@ -119,7 +118,9 @@ class ParsedUrl(NamedTuple):
     def of_connections(self) -> list[dict[str, Any]]:
         """List the settings of each kind of connection, without those of pools."""
         all_kinds = [self.settings, *(self.sentinel_settings() if self.kind == "sentinel" else ())]
-        return [{name: each[name] for name in each.keys() - POOL_OPTIONS} for each in all_kinds]
+        return [
+            {name: each[name] for name in each.keys() - {"max_connections"}} for each in all_kinds
+        ]
 
     def sentinel_settings(self) -> list[dict[str, Any]]:
         """List the settings of connections to each Sentinel. All share half the connect timeout."""

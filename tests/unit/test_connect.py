@@ -30,8 +30,6 @@ from dpq.model.masking import mask
 
 UNREACHABLE_S = 3.0  # the promise; and what a busy machine may add
 SLOW_MACHINE_S = 30.0
-
-
 Open = Callable[[str], Any]
 
 
