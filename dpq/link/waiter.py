@@ -11,7 +11,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from redis.exceptions import RedisError, ResponseError
@@ -24,6 +24,10 @@ from dpq.link.connections import Connections
 from dpq.link.endpoint import Endpoint, first_answered
 from dpq.link.shared import here, pause
 from dpq.link.watches import Marker, Watch, time_left
+
+MOST_KEPT = 16
+"""Waiters that a queue object keeps, each with its connection: `pop_first` may wait on many sets of
+queues."""
 
 Tell = Callable[..., Any]
 
@@ -170,34 +174,44 @@ class _Block(Endpoint):
 
 
 class Waiters:
-    """The waiters of one queue object: one for each wait at a time, kept for the next one."""
+    """The waiters of one queue object: one for each wait at a time, kept for the next ones."""
 
-    def __init__(self, connections: Connections, markers: Sequence[str]) -> None:
-        self._connections, self.markers = connections, tuple(markers)
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
         self._kept: deque[tuple[object, Waiter]] = deque()
 
     @contextmanager
-    def take(self) -> Iterator[Waiter]:
+    def take(self, markers: tuple[str, ...]) -> Iterator[Waiter]:
         """Lend a waiter for one wait; after an error it is closed, and not used again."""
-        now_here, waiter = here(), None
-        while waiter is None:
-            try:
-                owner, kept = self._kept.pop()
-            except IndexError:
-                waiter = Waiter(self._connections, self.markers)
-            else:  # one of a forked child's parent, or of another event loop, is dropped
-                waiter = kept if owner == now_here else None
+        waiter = self._kept_on(markers) or Waiter(self._connections, markers)
         try:
             yield waiter
         except BaseException:
             waiter.close()
             raise
-        self._kept.append((now_here, waiter))
+        self._kept.append((here(), waiter))
+        self.close(MOST_KEPT)
 
-    def close(self) -> None:
-        """Close the waiters that no call uses now."""
-        while self._kept:
-            self._kept.pop()[1].close()
+    def _kept_on(self, markers: tuple[str, ...]) -> Waiter | None:
+        """Take out a waiter; drop those of a forked child's parent, or of another event loop."""
+        others: list[tuple[object, Waiter]] = []
+        found = None
+        with suppress(IndexError):  # none is left
+            while found is None:
+                owner, waiter = self._kept.pop()
+                if owner == here() and waiter.markers == markers:
+                    found = waiter
+                elif owner == here():
+                    others.insert(0, (owner, waiter))
+        self._kept.extend(others)
+        return found
+
+    def close(self, most: int = 0) -> None:
+        """Close the waiters that no call uses now, but for the last `most`."""
+        while len(self._kept) > most:
+            owner, waiter = self._kept.popleft()
+            if owner == here():
+                waiter.close()
 
 
 def sleep(waiter: Waiter, watches: Sequence[Watch], until: float, stop: Any = None) -> bool:

@@ -10,7 +10,7 @@ import math
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from redis.exceptions import RedisError, ResponseError
@@ -23,6 +23,10 @@ from dpq.link.connections_async import AsyncConnections
 from dpq.link.endpoint_async import AsyncEndpoint, first_answered
 from dpq.link.shared_async import here, pause
 from dpq.link.watches import Marker, Watch, time_left
+
+MOST_KEPT = 16
+"""Waiters that a queue object keeps, each with its connection: `pop_first` may wait on many sets of
+queues."""
 
 Tell = Callable[..., Awaitable[Any]]
 
@@ -169,34 +173,44 @@ class _Block(AsyncEndpoint):
 
 
 class AsyncWaiters:
-    """The waiters of one queue object: one for each wait at a time, kept for the next one."""
+    """The waiters of one queue object: one for each wait at a time, kept for the next ones."""
 
-    def __init__(self, connections: AsyncConnections, markers: Sequence[str]) -> None:
-        self._connections, self.markers = connections, tuple(markers)
+    def __init__(self, connections: AsyncConnections) -> None:
+        self._connections = connections
         self._kept: deque[tuple[object, AsyncWaiter]] = deque()
 
     @asynccontextmanager
-    async def take(self) -> AsyncIterator[AsyncWaiter]:
+    async def take(self, markers: tuple[str, ...]) -> AsyncIterator[AsyncWaiter]:
         """Lend a waiter for one wait; after an error it is closed, and not used again."""
-        now_here, waiter = here(), None
-        while waiter is None:
-            try:
-                owner, kept = self._kept.pop()
-            except IndexError:
-                waiter = AsyncWaiter(self._connections, self.markers)
-            else:  # one of a forked child's parent, or of another event loop, is dropped
-                waiter = kept if owner == now_here else None
+        waiter = self._kept_on(markers) or AsyncWaiter(self._connections, markers)
         try:
             yield waiter
         except BaseException:
             await waiter.aclose()
             raise
-        self._kept.append((now_here, waiter))
+        self._kept.append((here(), waiter))
+        await self.aclose(MOST_KEPT)
 
-    async def aclose(self) -> None:
-        """Close the waiters that no call uses now."""
-        while self._kept:
-            await self._kept.pop()[1].aclose()
+    def _kept_on(self, markers: tuple[str, ...]) -> AsyncWaiter | None:
+        """Take out a waiter; drop those of a forked child's parent, or of another event loop."""
+        others: list[tuple[object, AsyncWaiter]] = []
+        found = None
+        with suppress(IndexError):  # none is left
+            while found is None:
+                owner, waiter = self._kept.pop()
+                if owner == here() and waiter.markers == markers:
+                    found = waiter
+                elif owner == here():
+                    others.insert(0, (owner, waiter))
+        self._kept.extend(others)
+        return found
+
+    async def aclose(self, most: int = 0) -> None:
+        """Close the waiters that no call uses now, but for the last `most`."""
+        while len(self._kept) > most:
+            owner, waiter = self._kept.popleft()
+            if owner == here():
+                await waiter.aclose()
 
 
 async def sleep(

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from dpq.explain.operations import Operations
     from dpq.link.connect import Opened
     from dpq.link.session import QueueSession
-    from dpq.link.waiter import Waiters
     from dpq.model.task import Task
     from dpq.queue.lease_renewal import Keeper
     from dpq.script.replies import Kept
@@ -41,27 +40,18 @@ class QueueLife(QueueBase[P]):
         from dpq.link.connections import Connections
         from dpq.link.listener import Listener
         from dpq.link.session import QueueSession
-        from dpq.link.waiter import sleep
+        from dpq.link.waiter import Waiters, sleep
         from dpq.queue.lease_renewal import Keeper
 
         connections = Connections(self._redis, self._durability)
         self._session = QueueSession(connections, self._operations)
         self._leases = Keeper(self._extend_many, self.queue_name)
-        self._waiters: dict[tuple[str, ...], Waiters] = {}  # by the markers that they wait on
+        self._waiters = Waiters(connections)
         self._sleep = sleep
         self._listener = Listener(connections.nodes, self._operations.marker)
         self._ends = Listener(connections.nodes, self._operations.marker, f"{{{self.queue_name}}}")
         if self._described.named:
             self._session.open()
-
-    def _waiters_on(self, markers: tuple[str, ...]) -> Waiters:
-        """Return the waiters on the markers of queues, kept for the next call."""
-        from dpq.link.waiter import Waiters
-
-        if markers not in self._waiters:
-            new = Waiters(self._session.connections, markers)
-            self._waiters.setdefault(markers, new)  # another thread may have been faster
-        return self._waiters[markers]
 
     def _take(
         self,

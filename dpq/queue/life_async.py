@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from dpq.explain.operations import Operations
     from dpq.link.connect_async import AsyncOpened
     from dpq.link.session_async import AsyncQueueSession
-    from dpq.link.waiter_async import AsyncWaiters
     from dpq.model.task import Task
     from dpq.queue.lease_renewal_async import AsyncKeeper
     from dpq.script.replies import Kept
@@ -53,7 +52,7 @@ class AsyncQueueLife(QueueBase[P]):
         from dpq.link.connections_async import AsyncConnections
         from dpq.link.listener_async import AsyncListener
         from dpq.link.session_async import AsyncQueueSession
-        from dpq.link.waiter_async import sleep
+        from dpq.link.waiter_async import AsyncWaiters, sleep
         from dpq.queue.lease_renewal_async import AsyncKeeper
         from dpq.script.assembly import sources
 
@@ -62,7 +61,7 @@ class AsyncQueueLife(QueueBase[P]):
         connections = AsyncConnections(self._redis, self._durability)
         self._own_session = AsyncQueueSession(connections, self._operations)
         self._leases = AsyncKeeper(self._extend_many, self.queue_name)
-        self._waiters: dict[tuple[str, ...], AsyncWaiters] = {}  # by the markers that they wait on
+        self._waiters = AsyncWaiters(connections)
         self._sleep = sleep
         self._listener = AsyncListener(connections.nodes, self._operations.marker)
         self._ends = AsyncListener(
@@ -82,14 +81,6 @@ class AsyncQueueLife(QueueBase[P]):
             self._start()
             self._own_session.checked = session.checked
         return self._own_session
-
-    def _waiters_on(self, markers: tuple[str, ...]) -> AsyncWaiters:
-        """Return the waiters on the markers of queues, kept for the next call."""
-        from dpq.link.waiter_async import AsyncWaiters
-
-        if markers not in self._waiters:
-            self._waiters[markers] = AsyncWaiters(self._own_session.connections, markers)
-        return self._waiters[markers]
 
     async def _take(
         self,

@@ -144,8 +144,7 @@ class DPQ(QueueLife[P]):
         self._leases.close()
         self._finish_all()
         session.refusal = self._refusal()
-        for waiters in list(self._waiters.values()):  # a call may add some meanwhile
-            waiters.close()
+        self._waiters.close()
         self._listener.close()
         self._ends.close()
         session.close()
@@ -1146,7 +1145,7 @@ def look_or_wait(
     found = look("" if timeout == 0 else "-")
     if timeout != 0 and (found is None or owned_of_queues(by_queue)):
         markers = tuple(queue._operations.marker for queue in queues)
-        with queues[0]._waiters_on(markers).take() as waiter:
+        with queues[0]._waiters.take(markers) as waiter:
             while found is None and sleep(waiter, list(chain(*by_queue)), until):
                 found = look()
             waiter.withdraw(owned_of_queues(by_queue))

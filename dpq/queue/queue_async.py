@@ -143,8 +143,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
         await self._leases.aclose()
         await self._finish_all()
         session.refusal = self._refusal()
-        for waiters in list(self._waiters.values()):  # a call may add some meanwhile
-            await waiters.aclose()
+        await self._waiters.aclose()
         await self._listener.aclose()
         await self._ends.aclose()
         await session.close()
@@ -1151,7 +1150,7 @@ async def look_or_wait_async(
     found = await look("" if timeout == 0 else "-")
     if timeout != 0 and (found is None or owned_of_queues(by_queue)):
         markers = tuple(queue._operations.marker for queue in queues)
-        async with queues[0]._waiters_on(markers).take() as waiter:
+        async with queues[0]._waiters.take(markers) as waiter:
             while found is None and await sleep(waiter, list(chain(*by_queue)), until):
                 found = await look()
             await waiter.withdraw(owned_of_queues(by_queue))
