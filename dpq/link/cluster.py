@@ -8,7 +8,7 @@ learns the new slots. Must not know about tasks.
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import cache, cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from redis import Redis, RedisCluster
@@ -151,7 +151,7 @@ _OF_A_NODE = {"redis_connect_func": None}
 """Differences from a cluster's settings of connections: redis-py's own function sends READONLY."""
 
 
-@cache
+@lru_cache(10_000)
 def _slot(key: str) -> int:
     return int(key_slot(key.encode()))
 
