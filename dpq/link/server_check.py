@@ -24,12 +24,13 @@ _looked_at: set[str] = set()
 
 
 def needs_save(info: Mapping[str, Any], redis: Any) -> bool:
-    """Return True if only the server's setting `save` keeps tasks, and its URL does not say that
-    it is a private server, which keeps what its owner has chosen."""
+    """Return True if tasks depend on the setting `save`: no AOF, and no private server."""
     pool = getattr(redis, "connection_pool", None)
     path = getattr(pool, "connection_kwargs", {}).get("path")
-    if not (path and wants_save(info)):
-        return wants_save(info)
+    if not wants_save(info):
+        return False
+    if not path:
+        return True
     from dpq.server import MARKER  # here: only a POSIX system can run a private server
 
     return not Path(path).with_name(MARKER).exists()
