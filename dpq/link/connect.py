@@ -56,11 +56,7 @@ def open_url(url: str) -> Opened:
     from dpq.server import open_embedded  # here: only a POSIX system can run a private server
 
     server = open_embedded(url)
-    try:
-        return Opened(_client(server.url, label), label, server)
-    except BaseException:
-        server.close()
-        raise
+    return Opened(_client(server.url, label), label, server)
 
 
 def _client(url: str, label: str) -> Any:

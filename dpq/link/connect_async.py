@@ -55,11 +55,7 @@ def open_url_async(url: str) -> AsyncOpened:
     from dpq.server import open_embedded  # here: only a POSIX system can run a private server
 
     server = open_embedded(url)
-    try:
-        return AsyncOpened(_client(server.url, label), label, server)
-    except BaseException:
-        server.close()
-        raise
+    return AsyncOpened(_client(server.url, label), label, server)
 
 
 def _client(url: str, label: str) -> Any:

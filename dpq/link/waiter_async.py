@@ -144,11 +144,9 @@ class _Block(AsyncEndpoint):
             return False
         if self.nodes.of(self.key) is self.node:
             blocked = await self._unblock(tell) if self._client_id else None
-            if blocked or (blocked is not None and not self.nodes.fails_over):
+            if blocked or (blocked is False and await self.has_reply(blocks.ANSWERED_SECONDS)):
                 return True
-            if blocked is not None and await self.has_reply(blocks.ANSWERED_SECONDS):
-                return True
-            self.maybe_lost = blocked is None
+            self.maybe_lost = True
         await self.aclose()
         return False
 
