@@ -14,7 +14,6 @@ from typing import Any
 from redis import Redis, RedisCluster
 from redis.asyncio import Redis as AsyncRedis
 from redis.asyncio import RedisCluster as AsyncRedisCluster
-from redis.asyncio.sentinel import SentinelConnectionPool as AsyncSentinelConnectionPool
 from redis.crc import key_slot
 from redis.exceptions import (
     AskError,
@@ -32,7 +31,6 @@ from redis.exceptions import (
 )
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
-from redis.sentinel import SentinelConnectionPool
 
 from dpq.link import internals
 
@@ -233,8 +231,7 @@ class Nodes:
     @property
     def finds_master(self) -> bool:
         """True if connections ask Sentinels for the address of the master."""
-        pool = getattr(self.client, "connection_pool", None)
-        return isinstance(pool, SentinelConnectionPool | AsyncSentinelConnectionPool)
+        return hasattr(getattr(self.client, "connection_pool", None), "sentinel_manager")
 
     @property
     def fails_over(self) -> bool:

@@ -39,11 +39,6 @@ class AsyncEndpoint:
             await self._connection.connect()
         self._connection.socket_timeout = None  # `read` watches the time
 
-    @property
-    def is_open(self) -> bool:
-        """True from `connect` to `aclose`."""
-        return self._connection is not None
-
     async def send(self, *command: Any) -> None:
         """Send a command whose reply is read later."""
         with reachable():

@@ -110,7 +110,7 @@ class _Block(Endpoint):
             if overdue and not self.has_reply(0):
                 raise RedisTimeoutError("a block did not end in time")
             return
-        if not self.is_open:
+        if self._connection is None:
             self.connect()
             self._client_id = self._own_id() if self.nodes.unblocks else 0
         self.send(*blocks.block_command(self.markers, seconds))

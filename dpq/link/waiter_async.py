@@ -109,7 +109,7 @@ class _Block(AsyncEndpoint):
             if overdue and not await self.has_reply(0):
                 raise RedisTimeoutError("a block did not end in time")
             return
-        if not self.is_open:
+        if self._connection is None:
             await self.connect()
             self._client_id = await self._own_id() if self.nodes.unblocks else 0
         await self.send(*blocks.block_command(self.markers, seconds))
