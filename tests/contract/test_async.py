@@ -40,8 +40,6 @@ def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watches, "RECHECK_SECONDS", 60.0)
 
 
-# The own contract of the asyncio face: its tests are coroutine functions
-
 Queue = AsyncDPQ[Any]
 Opened = Callable[..., Queue]
 
@@ -187,9 +185,6 @@ def test_an_object_serves_one_loop_after_another(
     gc.collect()
 
 
-# lease()
-
-
 async def test_a_slow_extension_does_not_undo_a_settling(
     queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,9 +209,6 @@ async def test_a_slow_extension_does_not_undo_a_settling(
     (hidden,) = await queue.peek(1, "delayed")
     assert hidden.visible_until.timestamp() > asyncio.get_running_loop().time()
     assert (await queue.stats()).invisible == 0
-
-
-# Faults of the server
 
 
 async def test_a_connection_is_closed_before_it_was_used(queue: Queue) -> None:
