@@ -147,6 +147,8 @@ class Connections:
                 if node := self.nodes.of(command.keys[0]):
                     exchange = self._send(node, (command,), as_text=not cut)
                     (reply,) = self._receive(node, (command,), exchange)
+                    if cut and isinstance(reply, NoScriptError):  # the server has restarted
+                        return self._again(command, reply)
                     if not is_undone(reply) and not may_not_eval(reply):
                         return reply
             reply = ask_by_script(self.nodes.client, command)

@@ -146,6 +146,8 @@ class AsyncConnections:
                 if node := self.nodes.of(command.keys[0]):
                     exchange = await self._send(node, (command,), as_text=not cut)
                     (reply,) = await self._receive(node, (command,), exchange)
+                    if cut and isinstance(reply, NoScriptError):  # the server has restarted
+                        return await self._again(command, reply)
                     if not is_undone(reply) and not may_not_eval(reply):
                         return reply
             reply = await ask_by_script_async(self.nodes.client, command)
