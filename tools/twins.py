@@ -29,7 +29,6 @@ BLOCKING = [
     "queue/lease_loops",
     "queue/permits",
     "queue/queue",
-    "link/asking",
     "link/connect",
     "link/connections",
     "link/listener",

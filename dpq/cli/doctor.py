@@ -20,8 +20,8 @@ from dpq.cli._progress import Bar
 from dpq.cli._terminal import FAILED, Failed, emit, say, server_away_by, talk
 from dpq.explain.incidents import OF_SERVER
 from dpq.explain.operations import Operations
-from dpq.link.asking import load_scripts as load_all
 from dpq.link.connect import open_url
+from dpq.link.connections import load_scripts as load_all
 from dpq.model.diagnosis import clock_problems, explain
 from dpq.model.filter import Filter
 from dpq.model.masking import mask

@@ -22,10 +22,6 @@ RECHECKS_OF_A_BLOCK = 3
 """Looks without a marker during one block on the server. If the machine of a waiter has died, its
 block takes one marker at most, and none after the end of the block."""
 
-SHORT_SECONDS = 4.0
-"""Seconds of a wait whose block does not outlast it: if a proxy hides from the server that the
-waiter has gone, the block ends soon."""
-
 FAILOVER_RECHECK_SECONDS = 2.0
 """Seconds of a block if another server may take over from a silent server. After this time and
 `REPLY_TIMEOUT` the waiter gives up the silent server. Each block costs one plain command."""
@@ -49,25 +45,19 @@ _SHORTEST_BLOCK = 0.001  # a block of 0 s would never end
 
 def connection_to(nodes: Nodes, key: str, retry: Any) -> tuple[Node, Any]:
     """Make a connection of its own to the node that holds a key."""
-    node = nodes.of(key)
-    if node is None:
-        raise RedisConnectionError(f"no node of the cluster serves {key}")
+    node = nodes.home(key)
     settings = {"health_check_interval": 0, "socket_timeout": REPLY_TIMEOUT}
     return node, node.connection(retry=retry(NoBackoff(), 0), **settings)
 
 
-def longest_block(nodes: Nodes) -> float:
-    """Return the most seconds of a block on the server."""
-    if nodes.fails_over:
-        return FAILOVER_RECHECK_SECONDS
-    recheck = watches.RECHECK_SECONDS
-    return RECHECKS_OF_A_BLOCK * recheck if nodes.direct else recheck
-
-
 def block_seconds(nodes: Nodes, left: float) -> float:
-    """Return the seconds of a block for a wait of `left` seconds; a long wait has several."""
-    longest = longest_block(nodes)
-    return longest if nodes.direct and left > SHORT_SECONDS else min(left, longest)
+    """Return the seconds of a block: it outlasts a wait of `left` seconds, if DPQ can end it."""
+    longest = watches.RECHECK_SECONDS
+    if nodes.fails_over:
+        longest = FAILOVER_RECHECK_SECONDS
+    elif nodes.direct:
+        longest *= RECHECKS_OF_A_BLOCK
+    return longest if nodes.direct else min(left, longest)
 
 
 def patience(nodes: Nodes, blocks: Iterable[Any], left: float) -> float:

@@ -36,20 +36,19 @@ class LateCluster(RedisCluster):
 
     def __init__(self, parsed: ParsedUrl, kind: type[AbstractConnection]) -> None:
         self._parsed, self._kind = parsed, kind
-        self._joining = threading.RLock()
-        self._joined = self._under_way = False
+        self._joining, self._late = threading.RLock(), True
 
     def __getattr__(self, name: str) -> Any:
         """Connect, and return an attribute that redis-py's constructor has set."""
         with self._joining:
-            if not (self._joined or self._under_way):
-                self._under_way = True
+            if self._late:
+                self._late = False  # the constructor reads attributes, too
                 try:
                     with reachable():
                         self._join()
-                    self._joined = True
-                finally:
-                    self._under_way = False
+                except BaseException:
+                    self._late = True
+                    raise
         return super().__getattribute__(name)
 
     def _join(self) -> None:  # with a URL: without one redis-py ignores the class of connections
@@ -60,7 +59,7 @@ class LateCluster(RedisCluster):
 
     def close(self) -> None:
         """Close the connections."""
-        if self._joined:
+        if not self._late:
             super().close()
 
 
@@ -87,11 +86,7 @@ class _Bounded(AbstractConnection):
 
 
 @cache
-def bounded(kind: type[Any]) -> type[Any]:
-    """Make the bounded class of redis-py's class of connections."""
-    return type(f"Bounded{kind.__name__}", (_Bounded, kind), {})
-
-
-def bounded_to_master(kind: type[Any]) -> type[Any]:
-    """Make the same for connections to the server that Sentinels name as the master."""
-    return bounded(getattr(sentinel, f"SentinelManaged{kind.__name__}"))
+def bounded(kind: type[Any], *, to_master: bool = False) -> type[Any]:
+    """Make the bounded class of redis-py's class of connections; `to_master`: Sentinels name it."""
+    base = getattr(sentinel, f"SentinelManaged{kind.__name__}") if to_master else kind
+    return type(f"Bounded{base.__name__}", (_Bounded, base), {})

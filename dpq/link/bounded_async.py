@@ -65,13 +65,8 @@ class _Bounded(aio.AbstractConnection):
 
 
 @cache
-def bounded(kind: type[Any]) -> type[Any]:
+def bounded(kind: type[Any], *, to_master: bool = False) -> type[Any]:
     """Make the bounded class for asyncio of redis-py's class of blocking connections."""
-    return type(f"Bounded{kind.__name__}", (_Bounded, getattr(aio, kind.__name__)), {})
-
-
-@cache
-def bounded_to_master(kind: type[Any]) -> type[Any]:
-    """Make the same for connections to the server that Sentinels name as the master."""
-    name = f"SentinelManaged{kind.__name__}"
-    return type(f"Bounded{name}", (_Bounded, getattr(aio_sentinel, name)), {})
+    name = kind.__name__
+    base = getattr(aio_sentinel, f"SentinelManaged{name}") if to_master else getattr(aio, name)
+    return type(f"Bounded{base.__name__}", (_Bounded, base), {})

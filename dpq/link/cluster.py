@@ -1,20 +1,19 @@
 """The nodes that hold the keys: the only server, or in a cluster the master of each slot.
 
 `connections` and `endpoint` ask `Nodes.of` for the node of a key, and open connections of their own
-to it. If that fails, `asking` sends through the client itself, which follows redirections and
+to it. If that fails, `Connections` sends through the client itself, which follows redirections and
 learns the new slots. Must not know about tasks.
 """
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import cache, cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from redis import Redis, RedisCluster
 from redis.asyncio import Redis as AsyncRedis
 from redis.asyncio import RedisCluster as AsyncRedisCluster
-from redis.asyncio.sentinel import SentinelConnectionPool as AsyncSentinelConnectionPool
 from redis.crc import key_slot
 from redis.exceptions import (
     AskError,
@@ -32,7 +31,6 @@ from redis.exceptions import (
 )
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
-from redis.sentinel import SentinelConnectionPool
 
 from dpq.link import internals
 
@@ -42,7 +40,6 @@ CANNOT_LOAD = (
     "as a user with +script|load, or a scheduler as one (docs/security.md)"
 )
 
-_EVAL = re.compile("'eval' command", re.IGNORECASE)
 _FORBIDDEN = re.compile("ACL failure|can't (?:run|access)|no permission", re.IGNORECASE)
 
 CUT = (RedisConnectionError, RedisTimeoutError)
@@ -117,7 +114,7 @@ def forbidden(error: object) -> bool:
 
 def may_not_eval(error: object) -> bool:
     """Return True if a server has refused EVAL itself, not a command in the script."""
-    return forbidden(error) and bool(_EVAL.search(str(error)))
+    return forbidden(error) and "'eval' command" in str(error).lower()
 
 
 def is_undone(reply: object) -> bool:
@@ -152,7 +149,7 @@ _OF_A_NODE = {"redis_connect_func": None}
 """Differences from a cluster's settings of connections: redis-py's own function sends READONLY."""
 
 
-@cache
+@lru_cache(10_000)
 def _slot(key: str) -> int:
     return int(key_slot(key.encode()))
 
@@ -186,14 +183,17 @@ class Nodes:
         """Return the node that holds a key, as far as the client knows; None if it does not."""
         if not self.clustered:
             return self.only
-        holder = self._holder(key)
+        with reachable():
+            holder = internals.holder_of(self.client, _slot(key))
         if holder and holder.name not in self._known:
             self._known[holder.name] = Node(holder.name, self._client_of(holder), _OF_A_NODE)
         return self._known[holder.name] if holder else None
 
-    def _holder(self, key: str) -> Any:
-        with reachable():
-            return internals.holder_of(self.client, _slot(key))
+    def home(self, key: str) -> Node:
+        """Return the node that holds a key; raise RedisConnectionError if the client knows none."""
+        if node := self.of(key):
+            return node
+        raise RedisConnectionError(f"no node of the cluster serves {key}")
 
     def _client_of(self, holder: Any) -> Any:
         return self.client.get_redis_connection(holder)
@@ -222,11 +222,6 @@ class Nodes:
             slots.setdefault(_slot(key), []).append(key)
         return [tuple(together) for together in slots.values()]
 
-    def aimed(self, key: str) -> dict[str, Any]:
-        """Return the arguments that make a method of the client ask the node that holds a key."""
-        holder = self._holder(key) if self.clustered else None
-        return {"target_nodes": holder} if holder else {}
-
     @cached_property
     def sends_once(self) -> bool:
         """True if the client has no retries: a call that may have run is never sent again."""
@@ -236,19 +231,12 @@ class Nodes:
     @property
     def finds_master(self) -> bool:
         """True if connections ask Sentinels for the address of the master."""
-        pool = getattr(self.client, "connection_pool", None)
-        return isinstance(pool, SentinelConnectionPool | AsyncSentinelConnectionPool)
+        return hasattr(getattr(self.client, "connection_pool", None), "sentinel_manager")
 
     @property
     def fails_over(self) -> bool:
         """True if another server may take over while this one is silent."""
         return self.clustered or self.finds_master
-
-    def unblocks_no_more(self, refusal: ResponseError) -> None:
-        """Remember that the user may not call CLIENT UNBLOCK; raise any other refusal."""
-        if not forbidden(refusal):
-            raise refusal
-        self.unblocks = False
 
     def learn(self) -> None:
         """Make a cluster's client read the nodes anew, as far as it can."""
@@ -265,7 +253,7 @@ class Nodes:
 
 
 class AsyncNodes(Nodes):
-    """The servers behind an asyncio client; call `ready` before `of` and `aimed`."""
+    """The servers behind an asyncio client; call `ready` before `of`."""
 
     _plain, _cluster = AsyncRedis, AsyncRedisCluster
 

@@ -16,7 +16,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.sentinel import Sentinel, SentinelConnectionPool
 
-from dpq.link.bounded import bounded, bounded_to_master, cluster_client, with_retries
+from dpq.link.bounded import bounded, cluster_client, with_retries
 from dpq.link.url import Host, ParsedUrl, explained, read_url
 from dpq.model.masking import mask
 
@@ -56,19 +56,14 @@ def open_url(url: str) -> Opened:
     from dpq.server import open_embedded  # here: only a POSIX system can run a private server
 
     server = open_embedded(url)
-    try:
-        return Opened(_client(server.url, label), label, server)
-    except BaseException:
-        server.close()
-        raise
+    return Opened(_client(server.url, label), label, server)
 
 
 def _client(url: str, label: str) -> Any:
     with explained(label):
         parsed = read_url(url)
         parsed = parsed._replace(settings=with_retries(parsed.settings))
-        family: Any = parsed.connection_class
-        kind = bounded(family)
+        kind = bounded(parsed.connection_class)
         # Built at once, though it connects later: a bad parameter fails here, not at 3 a.m.
         for settings in parsed.of_connections():
             kind(**settings)
@@ -106,9 +101,9 @@ def _master_pool(parsed: ParsedUrl, kind: type[Any]) -> ConnectionPool:
         _Asked.from_pool(ConnectionPool(connection_class=kind, **settings))
         for settings in parsed.sentinel_settings()
     ]
-    family: Any = parsed.connection_class
+    to_master = bounded(parsed.connection_class, to_master=True)
     return SentinelConnectionPool(  # type: ignore[no-untyped-call]  # redis-py's
-        parsed.service, sentinel, connection_class=bounded_to_master(family), **parsed.settings
+        parsed.service, sentinel, connection_class=to_master, **parsed.settings
     )
 
 

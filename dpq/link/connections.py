@@ -5,17 +5,40 @@ Beside the client's pool, links carry the packed commands of an exchange and bri
 command without a reply, or at the wrong server, is sent once more through the client itself, with
 the client's retries and redirections. Of any other client (a subclass, a double) only
 `execute_command` is used. Must not know what a command means.
+
+A server forgets its scripts when it starts, and a replica that takes over never had them. Then a
+call sends the text (EVAL). If the Redis user may not call EVAL, all scripts are loaded. If it may
+not load them either, calls are refused until `dpq doctor --load-scripts` or a scheduler does.
 """
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
-from redis.exceptions import MovedError, NoScriptError, RedisError
+from redis.exceptions import (
+    ClusterError,
+    MovedError,
+    NoPermissionError,
+    NoScriptError,
+    RedisError,
+    ResponseError,
+)
 
-from dpq.link.asking import ask, ask_by_script
-from dpq.link.cluster import MISSING, Node, Nodes, is_undone, may_not_eval
+from dpq.link import internals
+from dpq.link.cluster import (
+    CANNOT_LOAD,
+    MISSING,
+    Node,
+    Nodes,
+    NotWrittenError,
+    forbidden,
+    is_undone,
+    may_not_eval,
+    reachable,
+)
 from dpq.link.links import Exchange, Link
-from dpq.link.shared import together
+from dpq.link.shared import pause, together
+from dpq.script.assembly import script, script_names
 from dpq.script.command import Command, Packer, pack_plain, script_call
 from dpq.script.durability import (
     BY_CLIENT,
@@ -26,6 +49,12 @@ from dpq.script.durability import (
     unconfirmed,
 )
 
+RIDE_OUT_SECONDS = 3.0
+"""Seconds for which a call that no server has run is repeated. While a slot moves, its keys are on
+two nodes. During a failover a cluster refuses every call. redis-py alone repeats for 0.4 s."""
+
+_PAUSE_SECONDS = 0.1
+
 
 class Connections:
     """Sends commands to the servers (`nodes`) behind one client, for threads."""
@@ -33,7 +62,7 @@ class Connections:
     def __init__(self, client: Any, durability: Durability = "async") -> None:
         """Make connections; nothing is sent yet."""
         self.nodes = nodes = Nodes(client)
-        self._client, self._durability = client, durability
+        self.durability = durability
         self._packer = Packer()
         self._links: dict[str, Link] = {}
         single = nodes.direct and not nodes.clustered and durability == "async"
@@ -70,11 +99,6 @@ class Connections:
                     replies[position] = reply
         return replies
 
-    def aimed(self, key: str) -> dict[str, Any]:
-        """Return the arguments that make a method of the client ask the node that holds a key."""
-        self.nodes.ready()
-        return self.nodes.aimed(key)
-
     def tell(self, target: Node | str, *command: Any) -> Any:
         """Send any command to a node, or to that of a key; return its raw reply."""
         self.nodes.ready()
@@ -86,7 +110,7 @@ class Connections:
                 if isinstance(reply, Exception):
                     raise reply
                 return reply
-        client = self._client if isinstance(target, str) else target.client
+        client = self.nodes.client if isinstance(target, str) else target.client
         return ask(client, *command)
 
     def _send(
@@ -98,9 +122,9 @@ class Connections:
         else:
             packed = self._packer.pack(commands)
         behind: Sequence[Any] = ()
-        if self._durability != "async":
+        if self.durability != "async":
             timeout = node.settings.get("socket_timeout")
-            behind = confirming(commands, self._durability, timeout)
+            behind = confirming(commands, self.durability, timeout)
         packed, count = packed + pack_plain(behind), len(commands) + len(behind)
         return self._link(node).send(packed, count, alone=bool(behind))
 
@@ -109,7 +133,7 @@ class Connections:
     ) -> list[Any]:
         replies = self._link(node).receive(exchange)
         if len(replies) > len(commands):
-            replies = judged(commands, self._durability, replies)
+            replies = judged(commands, self.durability, replies)
         return replies
 
     def _again(self, command: Command[Any], error: Any) -> Any:
@@ -123,13 +147,15 @@ class Connections:
                 if node := self.nodes.of(command.keys[0]):
                     exchange = self._send(node, (command,), as_text=not cut)
                     (reply,) = self._receive(node, (command,), exchange)
+                    if cut and isinstance(reply, NoScriptError):  # the server has restarted
+                        return self._again(command, reply)
                     if not is_undone(reply) and not may_not_eval(reply):
                         return reply
-            reply = ask_by_script(self._client, command)
+            reply = ask_by_script(self.nodes.client, command)
         except RedisError as refusal:
             return refusal
-        if self._durability != "async":
-            reply = unconfirmed(command, self._durability, reply, BY_CLIENT)
+        if self.durability != "async":
+            reply = unconfirmed(command, self.durability, reply, BY_CLIENT)
         return reply
 
     def _link(self, node: Node) -> Link:
@@ -140,3 +166,49 @@ class Connections:
         """Close the connections; calls that lose theirs are sent again, or get an error."""
         for link in list(self._links.values()):
             link.close()
+
+
+def ask(client: Any, *command: Any) -> Any:
+    """Send a command through a client, with its retries and redirections; return the raw reply."""
+    give_up = time.monotonic() + RIDE_OUT_SECONDS
+    while True:
+        try:
+            with reachable():
+                return client.execute_command(*command, **internals.RAW)
+        except MovedError as error:  # a client of a cluster would have followed it
+            told = "this server is a node of a cluster: write redis+cluster:// in its URL"
+            raise ResponseError(told) from error
+        except (ClusterError, NotWrittenError):
+            if time.monotonic() > give_up:
+                raise
+        pause(_PAUSE_SECONDS)
+
+
+def load_scripts(client: Any) -> int:
+    """Load every script, in a cluster into all masters."""
+    names = script_names()
+    with reachable():
+        for name in names:
+            client.script_load(script(name).text)
+    return len(names)
+
+
+def ask_by_script(client: Any, command: Command[Any]) -> Any:
+    """Call a script through a client, by its hash; if the server does not know it, by its text."""
+    by_hash = script_call(command, as_text=False)
+    try:
+        return ask(client, *by_hash)
+    except NoScriptError:
+        pass
+    try:
+        return ask(client, *script_call(command, as_text=True))
+    except ResponseError as refusal:
+        if not may_not_eval(refusal):
+            raise
+    try:
+        load_scripts(client)
+    except ResponseError as refusal:
+        if not forbidden(refusal):
+            raise
+        raise NoPermissionError(f"{CANNOT_LOAD}: {refusal}") from None
+    return ask(client, *by_hash)

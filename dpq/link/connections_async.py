@@ -4,17 +4,40 @@ Beside the client's pool, links carry the packed commands of an exchange and bri
 command without a reply, or at the wrong server, is sent once more through the client itself, with
 the client's retries and redirections. Of any other client (a subclass, a double) only
 `execute_command` is used. Must not know what a command means.
+
+A server forgets its scripts when it starts, and a replica that takes over never had them. Then a
+call sends the text (EVAL). If the Redis user may not call EVAL, all scripts are loaded. If it may
+not load them either, calls are refused until `dpq doctor --load-scripts` or a scheduler does.
 """
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
-from redis.exceptions import MovedError, NoScriptError, RedisError
+from redis.exceptions import (
+    ClusterError,
+    MovedError,
+    NoPermissionError,
+    NoScriptError,
+    RedisError,
+    ResponseError,
+)
 
-from dpq.link.asking_async import ask_async, ask_by_script_async
-from dpq.link.cluster import MISSING, AsyncNodes, Node, is_undone, may_not_eval
+from dpq.link import internals
+from dpq.link.cluster import (
+    CANNOT_LOAD,
+    MISSING,
+    AsyncNodes,
+    Node,
+    NotWrittenError,
+    forbidden,
+    is_undone,
+    may_not_eval,
+    reachable,
+)
 from dpq.link.links_async import AsyncLink, Exchange
-from dpq.link.shared_async import together
+from dpq.link.shared_async import pause, together
+from dpq.script.assembly import script, script_names
 from dpq.script.command import Command, Packer, pack_plain, script_call
 from dpq.script.durability import (
     BY_CLIENT,
@@ -25,6 +48,12 @@ from dpq.script.durability import (
     unconfirmed,
 )
 
+RIDE_OUT_SECONDS = 3.0
+"""Seconds for which a call that no server has run is repeated. While a slot moves, its keys are on
+two nodes. During a failover a cluster refuses every call. redis-py alone repeats for 0.4 s."""
+
+_PAUSE_SECONDS = 0.1
+
 
 class AsyncConnections:
     """Sends commands to the servers (`nodes`) behind one client, for tasks of one event loop."""
@@ -32,7 +61,7 @@ class AsyncConnections:
     def __init__(self, client: Any, durability: Durability = "async") -> None:
         """Make connections; nothing is sent yet."""
         self.nodes = nodes = AsyncNodes(client)
-        self._client, self._durability = client, durability
+        self.durability = durability
         self._packer = Packer()
         self._links: dict[str, AsyncLink] = {}
         single = nodes.direct and not nodes.clustered and durability == "async"
@@ -69,11 +98,6 @@ class AsyncConnections:
                     replies[position] = reply
         return replies
 
-    async def aimed(self, key: str) -> dict[str, Any]:
-        """Return the arguments that make a method of the client ask the node that holds a key."""
-        await self.nodes.ready()
-        return self.nodes.aimed(key)
-
     async def tell(self, target: Node | str, *command: Any) -> Any:
         """Send any command to a node, or to that of a key; return its raw reply."""
         await self.nodes.ready()
@@ -85,7 +109,7 @@ class AsyncConnections:
                 if isinstance(reply, Exception):
                     raise reply
                 return reply
-        client = self._client if isinstance(target, str) else target.client
+        client = self.nodes.client if isinstance(target, str) else target.client
         return await ask_async(client, *command)
 
     async def _send(
@@ -97,9 +121,9 @@ class AsyncConnections:
         else:
             packed = self._packer.pack(commands)
         behind: Sequence[Any] = ()
-        if self._durability != "async":
+        if self.durability != "async":
             timeout = node.settings.get("socket_timeout")
-            behind = confirming(commands, self._durability, timeout)
+            behind = confirming(commands, self.durability, timeout)
         packed, count = packed + pack_plain(behind), len(commands) + len(behind)
         return await self._link(node).send(packed, count, alone=bool(behind))
 
@@ -108,7 +132,7 @@ class AsyncConnections:
     ) -> list[Any]:
         replies = await self._link(node).receive(exchange)
         if len(replies) > len(commands):
-            replies = judged(commands, self._durability, replies)
+            replies = judged(commands, self.durability, replies)
         return replies
 
     async def _again(self, command: Command[Any], error: Any) -> Any:
@@ -122,13 +146,15 @@ class AsyncConnections:
                 if node := self.nodes.of(command.keys[0]):
                     exchange = await self._send(node, (command,), as_text=not cut)
                     (reply,) = await self._receive(node, (command,), exchange)
+                    if cut and isinstance(reply, NoScriptError):  # the server has restarted
+                        return await self._again(command, reply)
                     if not is_undone(reply) and not may_not_eval(reply):
                         return reply
-            reply = await ask_by_script_async(self._client, command)
+            reply = await ask_by_script_async(self.nodes.client, command)
         except RedisError as refusal:
             return refusal
-        if self._durability != "async":
-            reply = unconfirmed(command, self._durability, reply, BY_CLIENT)
+        if self.durability != "async":
+            reply = unconfirmed(command, self.durability, reply, BY_CLIENT)
         return reply
 
     def _link(self, node: Node) -> AsyncLink:
@@ -139,3 +165,49 @@ class AsyncConnections:
         """Close the connections; calls that lose theirs are sent again, or get an error."""
         for link in list(self._links.values()):
             await link.aclose()
+
+
+async def ask_async(client: Any, *command: Any) -> Any:
+    """Send a command through a client, with its retries and redirections; return the raw reply."""
+    give_up = time.monotonic() + RIDE_OUT_SECONDS
+    while True:
+        try:
+            with reachable():
+                return await client.execute_command(*command, **internals.RAW)
+        except MovedError as error:  # a client of a cluster would have followed it
+            told = "this server is a node of a cluster: write redis+cluster:// in its URL"
+            raise ResponseError(told) from error
+        except (ClusterError, NotWrittenError):
+            if time.monotonic() > give_up:
+                raise
+        await pause(_PAUSE_SECONDS)
+
+
+async def load_scripts_async(client: Any) -> int:
+    """Load every script, in a cluster into all masters."""
+    names = script_names()
+    with reachable():
+        for name in names:
+            await client.script_load(script(name).text)
+    return len(names)
+
+
+async def ask_by_script_async(client: Any, command: Command[Any]) -> Any:
+    """Call a script through a client, by its hash; if the server does not know it, by its text."""
+    by_hash = script_call(command, as_text=False)
+    try:
+        return await ask_async(client, *by_hash)
+    except NoScriptError:
+        pass
+    try:
+        return await ask_async(client, *script_call(command, as_text=True))
+    except ResponseError as refusal:
+        if not may_not_eval(refusal):
+            raise
+    try:
+        await load_scripts_async(client)
+    except ResponseError as refusal:
+        if not forbidden(refusal):
+            raise
+        raise NoPermissionError(f"{CANNOT_LOAD}: {refusal}") from None
+    return await ask_async(client, *by_hash)

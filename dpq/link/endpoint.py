@@ -37,11 +37,6 @@ class Endpoint:
         self.node, self._connection = blocks.connection_to(self.nodes, self.key, Retry)
         self._connection.connect()
 
-    @property
-    def is_open(self) -> bool:
-        """True from `connect` to `close`."""
-        return self._connection is not None
-
     def send(self, *command: Any) -> None:
         """Send a command whose reply is read later."""
         self._connection.send_command(*command)

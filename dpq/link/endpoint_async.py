@@ -5,12 +5,11 @@ endpoint.py has the same names for threads.
 
 import asyncio
 from asyncio import Event, Lock
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from redis.asyncio.retry import Retry
-from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
@@ -34,20 +33,15 @@ class AsyncEndpoint:
 
     async def connect(self) -> None:
         """Connect to the node that holds the key now."""
-        with _as_redis_errors():
+        with reachable():
             await self.nodes.ready()
             self.node, self._connection = blocks.connection_to(self.nodes, self.key, Retry)
             await self._connection.connect()
         self._connection.socket_timeout = None  # `read` watches the time
 
-    @property
-    def is_open(self) -> bool:
-        """True from `connect` to `aclose`."""
-        return self._connection is not None
-
     async def send(self, *command: Any) -> None:
         """Send a command whose reply is read later."""
-        with _as_redis_errors():
+        with reachable():
             await self._connection.send_command(*command)
         reading = self._connection.read_response(disable_decoding=True)
         self._reading = asyncio.create_task(reading)
@@ -55,9 +49,11 @@ class AsyncEndpoint:
     async def read(self) -> Any:
         """Read the raw reply, which comes at once."""
         reading, self._reading = self._reading, None
-        with _as_redis_errors():
+        try:
             async with asyncio.timeout(blocks.REPLY_TIMEOUT):
                 return reading and await reading
+        except TimeoutError:
+            raise RedisTimeoutError("no reply in time") from None
 
     async def has_reply(self, seconds: float) -> bool:
         """Wait for a reply, or for the end of the connection, at most so long."""
@@ -80,17 +76,6 @@ class AsyncEndpoint:
             reading.cancel()
             with suppress(asyncio.CancelledError, RedisError, OSError):
                 await reading
-
-
-@contextmanager
-def _as_redis_errors() -> Iterator[None]:
-    try:
-        with reachable():
-            yield
-    except TimeoutError as error:
-        raise RedisTimeoutError("no reply in time") from error
-    except OSError as error:
-        raise RedisConnectionError(str(error)) from error
 
 
 async def first_answered(endpoints: Sequence[E], seconds: float, stop: Any) -> E | None:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from inspect import signature
 from typing import Any
 
+from redis._parsers.helpers import parse_info
 from redis.asyncio.connection import AbstractConnection
 from redis.client import NEVER_DECODE
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -67,3 +68,9 @@ def startup_nodes(client: Any) -> Any:
 def learn_nodes(client: Any) -> Any:
     """Make a cluster's client read the nodes anew; of an asyncio client, return a coroutine."""
     return client.nodes_manager.initialize()
+
+
+def read_info(reply: Any) -> dict[str, Any]:
+    """Read the answer to INFO, unless the client has done that."""
+    found: dict[str, Any] = reply if isinstance(reply, dict) else parse_info(reply)  # type: ignore[no-untyped-call]
+    return found

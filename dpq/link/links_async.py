@@ -59,7 +59,7 @@ class AsyncLink:
             self._awaited.append(exchange)
             write(self._connection, packed)
         except (*CUT, OSError, RuntimeError) as error:
-            exchange.end(error if isinstance(error, RedisError) else _as_cut(error))
+            exchange.end(_as_redis_error(error))
         return exchange
 
     async def receive(self, exchange: "Exchange") -> list[Any]:
@@ -84,8 +84,8 @@ class AsyncLink:
     ) -> None:
         """Read replies until the connection ends; then give all waiting calls the error."""
         fault: Exception = RedisConnectionError("the connection was closed")
-        loop = asyncio.get_running_loop()
-        watch = loop.call_later(timeout, self._look, awaited, timeout) if timeout else None
+        if timeout:
+            asyncio.get_running_loop().call_later(timeout, self._look, awaited, timeout)
         try:
             while True:
                 try:
@@ -95,10 +95,8 @@ class AsyncLink:
                 if awaited[0].add(reply):
                     awaited.popleft()
         except (RedisError, OSError) as error:
-            fault = error if isinstance(error, RedisError) else _as_cut(error)
+            fault = _as_redis_error(error)
         finally:
-            if watch:
-                watch.cancel()
             while awaited:
                 awaited.popleft().end(fault)
             with suppress(RedisError, OSError):
@@ -107,13 +105,14 @@ class AsyncLink:
     def _look(self, awaited: "deque[Exchange]", timeout: float) -> None:
         """Give the server up if it is silent for longer than the client's `socket_timeout`."""
         loop, reader = asyncio.get_running_loop(), self._reader
+        if awaited is not self._awaited or reader is None or reader.done():
+            return  # the connection has ended
         if awaited and awaited[0].began + timeout <= loop.time():
             silent = RedisTimeoutError("no reply within the client's socket_timeout")
             while awaited:
                 awaited.popleft().end(silent)
-            if reader:
-                reader.cancel()
-        elif reader and not reader.done():
+            reader.cancel()
+        else:
             loop.call_later(timeout / 4, self._look, awaited, timeout)
 
     async def aclose(self) -> None:
@@ -153,5 +152,5 @@ class Exchange:
             self.future.set_result(self.replies)
 
 
-def _as_cut(error: Exception) -> RedisConnectionError:
-    return RedisConnectionError(str(error))
+def _as_redis_error(error: Exception) -> RedisError:
+    return error if isinstance(error, RedisError) else RedisConnectionError(str(error))

@@ -36,6 +36,7 @@ class Listener:
 
     def __init__(self, nodes: Nodes, key: str, name: str = "") -> None:
         self._nodes, self._key, self._given_name = nodes, key, name
+        self.direct = nodes.direct  # there is a server to subscribe to, and no fakeredis
         self._owner = here()
         self._heard_by: Background | None = None
         self._start()
@@ -47,11 +48,6 @@ class Listener:
         self._not_before = 0.0
         self.channel = ""
         """The name that callers tell the server; "" without a subscription."""
-
-    @property
-    def direct(self) -> bool:
-        """True if there is a server to subscribe to, and not a double such as fakeredis."""
-        return bool(self._nodes.direct)
 
     @contextmanager
     def ear(self, caller: str) -> Iterator[Event]:
@@ -72,7 +68,7 @@ class Listener:
 
     def subscribe(self) -> bool:
         """Subscribe, if that is due. If the result is True, the caller must ask once more."""
-        if not (self._nodes.direct and self._due):
+        if not (self.direct and self._due):
             return False
         with self._beginning:
             if not self._due:  # another caller has subscribed meanwhile

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from redis.utils import str_if_bytes
+
 from dpq.link.cluster import reachable
 from dpq.model.diagnosis import explain, server_problems, wants_save
 from dpq.model.errors import ServerWarning
@@ -21,39 +23,42 @@ _looked_at: set[str] = set()
 """The servers that this process has checked, by INFO's `run_id`; a restart changes it."""
 
 
-def keeps_nothing_on_purpose(redis: Any) -> bool:
-    """Return True for the client of a private server, since its URL chooses what it keeps."""
+def needs_save(info: Mapping[str, Any], redis: Any) -> bool:
+    """Return True if tasks depend on the setting `save`: no AOF, and no private server."""
     pool = getattr(redis, "connection_pool", None)
     path = getattr(pool, "connection_kwargs", {}).get("path")
-    if not path:
+    if not wants_save(info):
         return False
+    if not path:
+        return True
     from dpq.server import MARKER  # here: only a POSIX system can run a private server
 
-    return Path(path).with_name(MARKER).exists()
+    return not Path(path).with_name(MARKER).exists()
 
 
-def asks_for_save(info: Mapping[str, Any], redis: Any, durability: Durability, label: str) -> bool:
-    """Refuse a server that is too old; return True if its setting `save` is needed as well."""
+def read_setting(reply: Any) -> str | None:
+    """Read the value of a setting from the answer to CONFIG GET, of either protocol."""
+    values = list(reply.values()) if isinstance(reply, dict) else reply[1:]
+    return str(str_if_bytes(values[0])) if values else None
+
+
+def is_new(info: Mapping[str, Any], durability: Durability, label: str) -> bool:
+    """Refuse a server that is too old; return True for one that this process has not checked."""
     require_version(info)
     if durability == "fsync":
         require_fsync(info)
-    known = _run_id(info, label) in _looked_at
-    return not known and wants_save(info) and not keeps_nothing_on_purpose(redis)
+    run_id = str(info.get("run_id") or label)
+    known = run_id in _looked_at
+    _looked_at.add(run_id)
+    return not known
 
 
 def warn(info: Mapping[str, Any], save: str | None, label: str) -> None:
-    """Warn once of settings that endanger tasks on this server."""
-    if _run_id(info, label) in _looked_at:
-        return
-    _looked_at.add(_run_id(info, label))
+    """Warn of settings that endanger tasks on this server."""
     for problem in server_problems(info, save):
         if problem.kind in ("eviction", "no persistence"):
             text = " ".join(explain(problem))
             warnings.warn(f"{label}: {text}", ServerWarning, stacklevel=3)
-
-
-def _run_id(info: Mapping[str, Any], label: str) -> str:
-    return str(info.get("run_id") or label)
 
 
 def scripts_there(client: Any) -> bool:

@@ -6,7 +6,7 @@ the queue, and sends the commands: `session.run(operations.ack, task)`.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 
@@ -14,13 +14,12 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from dpq.link.cluster import reachable
 from dpq.link.connections import Connections
-from dpq.link.server_check import asks_for_save, unreachable, warn
+from dpq.link.internals import read_info
+from dpq.link.server_check import is_new, needs_save, read_setting, unreachable, warn
 from dpq.link.shared import Shared
 from dpq.model.errors import ConfigurationError, TaskNotFoundError
-from dpq.script.command import Command, Operation, Steps, together
-from dpq.script.durability import Durability
+from dpq.script.command import Operation, Steps, together
 from dpq.script.keys import key_of
 
 log = logging.getLogger(__name__)
@@ -36,15 +35,16 @@ MAKERS = ("push", "push_plain", "acquire", "seal_batch")
 
 
 class Openable(Protocol):
-    """The operations of a queue, as a session knows them; `settings` is None until it is open."""
+    """The operations of a queue, as a session knows them.
+
+    `settings` is None until it is open; `conf` is the key that has them.
+    """
 
     settings: dict[str, str] | None
+    conf: str
 
-    def open(self, *, create: bool = False) -> Steps[dict[str, str]]:
+    def open(self, *, create: bool = False) -> Steps[None]:
         """Read the settings of the queue; with `create`, create it."""
-
-    def agree(self, settings: dict[str, str]) -> None:
-        """Take over the settings that `open` has read."""
 
 
 Q = TypeVar("Q", bound=Openable)
@@ -53,22 +53,13 @@ Q = TypeVar("Q", bound=Openable)
 class Session:
     """Sends operations of any queues to the servers behind one client."""
 
-    def __init__(
-        self,
-        client: Any,
-        connections: Connections,
-        *,
-        durability: Durability = "async",
-        queue_name: str = "any",
-    ) -> None:
-        """Begin a session; nothing is sent yet."""
-        self.client = client
+    def __init__(self, connections: Connections, conf: str = key_of("any", "conf")) -> None:
+        """Begin a session; nothing is sent yet. The server that holds `conf` is checked."""
         self.connections = connections
         self.checked = False  # the server was checked, or needs no check
         self.refusal = ""  # why nothing can be sent any more
         self.opened_label = ""  # of a client that DPQ has opened
-        self._durability = durability
-        self._conf = key_of(queue_name, "conf")
+        self._conf = conf
 
     @property
     def label(self) -> str:
@@ -91,17 +82,9 @@ class Session:
 
     def send_all(self, operations: Sequence[Steps[Any]]) -> list[Any]:
         """Run operations of any queues in step: the next commands of all share one round trip."""
-        return self._run_in_step(operations, None)
-
-    def _run_in_step(
-        self, operations: Sequence[Steps[Any]], ready: Callable[[], None] | None
-    ) -> list[Any]:
-        """Run operations; call `ready` before the first commands are sent."""
         driver = together(operations)
         try:
             commands = next(driver)
-            if ready is not None:
-                ready()
             while True:
                 commands = driver.send(self.connections.call_all(commands))
         except StopIteration as end:
@@ -111,20 +94,32 @@ class Session:
     def check_server(self) -> None:
         """Check the server: refuse one that is too old, warn of settings that endanger tasks."""
         try:
-            self._look_at_server()
+            info = self.info()
+            if is_new(info, self.connections.durability, self.label):
+                warn(info, self.save_points(info), self.label)
         except (RedisConnectionError, RedisTimeoutError) as error:
             raise type(error)(unreachable(self.label, error)) from error
         except ResponseError:
             log.debug("%s: the server does not say its version", self.label)
         self.checked = True
 
-    def _look_at_server(self) -> None:
-        with reachable():
-            here = self.connections.aimed(self._conf)
-            info = self.client.info(**here)
-            more = asks_for_save(info, self.client, self._durability, self.label)
-            save = save_points(self.client, here) if more else None
-        warn(info, save, self.label)
+    def info(self) -> dict[str, Any]:
+        """Read what the server of the queue says of itself."""
+        return read_info(self._ask_server("INFO"))
+
+    def save_points(self, info: Mapping[str, Any]) -> str | None:
+        """Read `save`, if tasks depend on it: "" is no RDB files, None that it may not be read."""
+        if not needs_save(info, self.connections.nodes.client):
+            return None
+        try:
+            return read_setting(self._ask_server("CONFIG", "GET", "save"))
+        except ResponseError:  # many providers forbid CONFIG GET
+            return None
+
+    def _ask_server(self, *command: str) -> Any:
+        nodes = self.connections.nodes
+        nodes.ready()
+        return self.connections.tell(nodes.home(self._conf), *command)
 
     def close(self) -> None:
         """Close the connections that no call uses now."""
@@ -134,17 +129,9 @@ class Session:
 class QueueSession(Session, Generic[Q]):
     """A session of one queue: opens the queue before its first operation."""
 
-    def __init__(
-        self,
-        client: Any,
-        connections: Connections,
-        operations: Q,
-        *,
-        durability: Durability,
-        queue_name: str,
-    ) -> None:
+    def __init__(self, connections: Connections, operations: Q) -> None:
         """Begin a session; nothing is sent yet."""
-        super().__init__(client, connections, durability=durability, queue_name=queue_name)
+        super().__init__(connections, operations.conf)
         self.operations = operations
         self._opening = Shared(self.open)
         self._creating = Shared(partial(self.open, create=True))
@@ -175,7 +162,8 @@ class QueueSession(Session, Generic[Q]):
     def _run_first(self, operation: Operation[T]) -> T:
         """Run an operation that is perhaps the first one of its queue."""
         self.require_open()
-        self.ready(create=makes_queue(operation.commands))
+        commands = operation.commands or ()
+        self.ready(create=any(each.script.name in MAKERS for each in commands))
         try:
             return self._finish(operation)
         except TaskNotFoundError as error:
@@ -185,13 +173,8 @@ class QueueSession(Session, Generic[Q]):
 
     def run_all(self, operations: Sequence[Steps[Any]]) -> list[Any]:
         """Run operations as `send_all` does, once the queue is opened."""
-        return self._run_in_step(operations, self.ready)
-
-    def after_opening(self, verb: Callable[[], Steps[T]]) -> Steps[T]:
-        """Run an operation, and read the queue's settings before it, unless they are known."""
-        if self.operations.settings is None:
-            self.operations.agree((yield from self.operations.open()))
-        return (yield from verb())
+        self.ready()
+        return self.send_all(operations)
 
     def ready(self, *, create: bool = False) -> None:
         """Open the queue, unless its settings are known."""
@@ -202,17 +185,4 @@ class QueueSession(Session, Generic[Q]):
         """Check the server, once; then read the queue's settings, also if they are known."""
         if not self.checked:
             self.check_server()
-        self.operations.agree(self.send(self.operations.open(create=create)))
-
-
-def makes_queue(commands: Sequence[Command[Any]] | None) -> bool:
-    """Return True if an operation with these first commands creates its queue."""
-    return commands is not None and commands[0].script.name in MAKERS
-
-
-def save_points(redis: Any, at: Any) -> str | None:
-    """Read the server's setting `save`: "" means no RDB files, None that it may not be read."""
-    try:
-        return str((redis.config_get("save", **at)).get("save"))
-    except ResponseError:  # many providers forbid CONFIG GET
-        return None
+        self.send(self.operations.open(create=create))

@@ -5,7 +5,7 @@ the queue, and sends the commands: `await session.run(operations.ack, task)`.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 
@@ -13,13 +13,12 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from dpq.link.cluster import reachable
 from dpq.link.connections_async import AsyncConnections
-from dpq.link.server_check import asks_for_save, unreachable, warn
+from dpq.link.internals import read_info
+from dpq.link.server_check import is_new, needs_save, read_setting, unreachable, warn
 from dpq.link.shared_async import Shared
 from dpq.model.errors import ConfigurationError, TaskNotFoundError
-from dpq.script.command import Command, Operation, Steps, together
-from dpq.script.durability import Durability
+from dpq.script.command import Operation, Steps, together
 from dpq.script.keys import key_of
 
 log = logging.getLogger(__name__)
@@ -35,15 +34,16 @@ MAKERS = ("push", "push_plain", "acquire", "seal_batch")
 
 
 class Openable(Protocol):
-    """The operations of a queue, as a session knows them; `settings` is None until it is open."""
+    """The operations of a queue, as a session knows them.
+
+    `settings` is None until it is open; `conf` is the key that has them.
+    """
 
     settings: dict[str, str] | None
+    conf: str
 
-    def open(self, *, create: bool = False) -> Steps[dict[str, str]]:
+    def open(self, *, create: bool = False) -> Steps[None]:
         """Read the settings of the queue; with `create`, create it."""
-
-    def agree(self, settings: dict[str, str]) -> None:
-        """Take over the settings that `open` has read."""
 
 
 Q = TypeVar("Q", bound=Openable)
@@ -52,22 +52,13 @@ Q = TypeVar("Q", bound=Openable)
 class AsyncSession:
     """Sends operations of any queues to the servers behind one client."""
 
-    def __init__(
-        self,
-        client: Any,
-        connections: AsyncConnections,
-        *,
-        durability: Durability = "async",
-        queue_name: str = "any",
-    ) -> None:
-        """Begin a session; nothing is sent yet."""
-        self.client = client
+    def __init__(self, connections: AsyncConnections, conf: str = key_of("any", "conf")) -> None:
+        """Begin a session; nothing is sent yet. The server that holds `conf` is checked."""
         self.connections = connections
         self.checked = False  # the server was checked, or needs no check
         self.refusal = ""  # why nothing can be sent any more
         self.opened_label = ""  # of a client that DPQ has opened
-        self._durability = durability
-        self._conf = key_of(queue_name, "conf")
+        self._conf = conf
 
     @property
     def label(self) -> str:
@@ -90,17 +81,9 @@ class AsyncSession:
 
     async def send_all(self, operations: Sequence[Steps[Any]]) -> list[Any]:
         """Run operations of any queues in step: the next commands of all share one round trip."""
-        return await self._run_in_step(operations, None)
-
-    async def _run_in_step(
-        self, operations: Sequence[Steps[Any]], ready: Callable[[], Awaitable[None]] | None
-    ) -> list[Any]:
-        """Run operations; call `ready` before the first commands are sent."""
         driver = together(operations)
         try:
             commands = next(driver)
-            if ready is not None:
-                await ready()
             while True:
                 commands = driver.send(await self.connections.call_all(commands))
         except StopIteration as end:
@@ -110,20 +93,32 @@ class AsyncSession:
     async def check_server(self) -> None:
         """Check the server: refuse one that is too old, warn of settings that endanger tasks."""
         try:
-            await self._look_at_server()
+            info = await self.info()
+            if is_new(info, self.connections.durability, self.label):
+                warn(info, await self.save_points(info), self.label)
         except (RedisConnectionError, RedisTimeoutError) as error:
             raise type(error)(unreachable(self.label, error)) from error
         except ResponseError:
             log.debug("%s: the server does not say its version", self.label)
         self.checked = True
 
-    async def _look_at_server(self) -> None:
-        with reachable():
-            here = await self.connections.aimed(self._conf)
-            info = await self.client.info(**here)
-            more = asks_for_save(info, self.client, self._durability, self.label)
-            save = await save_points_async(self.client, here) if more else None
-        warn(info, save, self.label)
+    async def info(self) -> dict[str, Any]:
+        """Read what the server of the queue says of itself."""
+        return read_info(await self._ask_server("INFO"))
+
+    async def save_points(self, info: Mapping[str, Any]) -> str | None:
+        """Read `save`, if tasks depend on it: "" is no RDB files, None that it may not be read."""
+        if not needs_save(info, self.connections.nodes.client):
+            return None
+        try:
+            return read_setting(await self._ask_server("CONFIG", "GET", "save"))
+        except ResponseError:  # many providers forbid CONFIG GET
+            return None
+
+    async def _ask_server(self, *command: str) -> Any:
+        nodes = self.connections.nodes
+        await nodes.ready()
+        return await self.connections.tell(nodes.home(self._conf), *command)
 
     async def close(self) -> None:
         """Close the connections that no call uses now."""
@@ -133,17 +128,9 @@ class AsyncSession:
 class AsyncQueueSession(AsyncSession, Generic[Q]):
     """A session of one queue: opens the queue before its first operation."""
 
-    def __init__(
-        self,
-        client: Any,
-        connections: AsyncConnections,
-        operations: Q,
-        *,
-        durability: Durability,
-        queue_name: str,
-    ) -> None:
+    def __init__(self, connections: AsyncConnections, operations: Q) -> None:
         """Begin a session; nothing is sent yet."""
-        super().__init__(client, connections, durability=durability, queue_name=queue_name)
+        super().__init__(connections, operations.conf)
         self.operations = operations
         self._opening = Shared(self.open)
         self._creating = Shared(partial(self.open, create=True))
@@ -174,7 +161,8 @@ class AsyncQueueSession(AsyncSession, Generic[Q]):
     async def _run_first(self, operation: Operation[T]) -> T:
         """Run an operation that is perhaps the first one of its queue."""
         self.require_open()
-        await self.ready(create=makes_queue(operation.commands))
+        commands = operation.commands or ()
+        await self.ready(create=any(each.script.name in MAKERS for each in commands))
         try:
             return await self._finish(operation)
         except TaskNotFoundError as error:
@@ -184,13 +172,8 @@ class AsyncQueueSession(AsyncSession, Generic[Q]):
 
     async def run_all(self, operations: Sequence[Steps[Any]]) -> list[Any]:
         """Run operations as `send_all` does, once the queue is opened."""
-        return await self._run_in_step(operations, self.ready)
-
-    def after_opening(self, verb: Callable[[], Steps[T]]) -> Steps[T]:
-        """Run an operation, and read the queue's settings before it, unless they are known."""
-        if self.operations.settings is None:
-            self.operations.agree((yield from self.operations.open()))
-        return (yield from verb())
+        await self.ready()
+        return await self.send_all(operations)
 
     async def ready(self, *, create: bool = False) -> None:
         """Open the queue, unless its settings are known."""
@@ -201,17 +184,4 @@ class AsyncQueueSession(AsyncSession, Generic[Q]):
         """Check the server, once; then read the queue's settings, also if they are known."""
         if not self.checked:
             await self.check_server()
-        self.operations.agree(await self.send(self.operations.open(create=create)))
-
-
-def makes_queue(commands: Sequence[Command[Any]] | None) -> bool:
-    """Return True if an operation with these first commands creates its queue."""
-    return commands is not None and commands[0].script.name in MAKERS
-
-
-async def save_points_async(redis: Any, at: Any) -> str | None:
-    """Read the server's setting `save`: "" means no RDB files, None that it may not be read."""
-    try:
-        return str((await redis.config_get("save", **at)).get("save"))
-    except ResponseError:  # many providers forbid CONFIG GET
-        return None
+        await self.send(self.operations.open(create=create))

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from redis.backoff import ExponentialWithJitterBackoff, NoBackoff
-from redis.connection import AbstractConnection, Connection, SSLConnection, parse_url
+from redis.connection import Connection, SSLConnection, parse_url
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
@@ -36,7 +36,6 @@ BACKOFF_BASE_S = 0.1  # pauses are random, up to 0.2 and 0.4 s: clients do not r
 BACKOFF_CAP_S = 0.4
 LEAST_CONNECT_S = 0.3  # the least connect timeout for each server if a URL names several
 DEFAULT_PORTS = {"cluster": 6379, "sentinel": 26379}
-POOL_OPTIONS = {"max_connections"}
 _SSL_CHECKS = ("none", "optional", "required")
 _SSL_PATHS = ("ssl_ca_certs", "ssl_ca_path", "ssl_certfile", "ssl_keyfile")
 _OF_THE_MASTER = {"username", "password", "db"}
@@ -112,14 +111,16 @@ class ParsedUrl(NamedTuple):
     kind: str  # "" for one server, "cluster", or "sentinel"
     hosts: tuple[Host, ...]  # the nodes, or Sentinels, that it names
     service: str  # the Sentinels' name of the master
-    connection_class: type[AbstractConnection]
+    connection_class: Any  # of redis-py
     settings: dict[str, Any]  # of connections to the servers that hold tasks, and of their pools
     sentinel: dict[str, str]  # the user and password at the Sentinels
 
     def of_connections(self) -> list[dict[str, Any]]:
         """List the settings of each kind of connection, without those of pools."""
         all_kinds = [self.settings, *(self.sentinel_settings() if self.kind == "sentinel" else ())]
-        return [{name: each[name] for name in each.keys() - POOL_OPTIONS} for each in all_kinds]
+        return [
+            {name: each[name] for name in each.keys() - {"max_connections"}} for each in all_kinds
+        ]
 
     def sentinel_settings(self) -> list[dict[str, Any]]:
         """List the settings of connections to each Sentinel. All share half the connect timeout."""

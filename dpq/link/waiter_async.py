@@ -6,10 +6,11 @@
 `pop`, workers and the scheduler use them. Must not decide anything about tasks.
 """
 
+import math
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from redis.exceptions import RedisError, ResponseError
@@ -23,6 +24,10 @@ from dpq.link.endpoint_async import AsyncEndpoint, first_answered
 from dpq.link.shared_async import here, pause
 from dpq.link.watches import Marker, Watch, time_left
 
+MOST_KEPT = 16
+"""Waiters that a queue object keeps, each with its connection: `pop_first` may wait on many sets of
+queues."""
+
 Tell = Callable[..., Awaitable[Any]]
 
 
@@ -31,11 +36,15 @@ class AsyncWaiter:
 
     On a single server one connection is enough. In a cluster there is one for each slot of the
     markers, up to 64; a marker of another slot wakes no waiter. The client's pool is not used.
+    A block through a client that DPQ cannot watch lasts `at_most` seconds.
     """
 
-    def __init__(self, connections: AsyncConnections, markers: Sequence[str]) -> None:
+    def __init__(
+        self, connections: AsyncConnections, markers: Sequence[str], at_most: float = math.inf
+    ) -> None:
         self._tell = connections.tell
         self._nodes = nodes = connections.nodes
+        self._at_most = at_most
         self.markers = tuple(markers)
         slots = nodes.by_slot(markers)
         self.hears_all = len(slots) <= blocks.MOST_BLOCKS
@@ -47,9 +56,10 @@ class AsyncWaiter:
         until = time.monotonic() + seconds
         try:
             while (left := until - time.monotonic()) > 0:
+                seconds = blocks.block_seconds(self._nodes, min(left, self._at_most))
                 for block in self._blocks:
                     self._asked = block
-                    await block.begin(self._block_seconds(left))
+                    await block.begin(seconds)
                 at_most = blocks.patience(self._nodes, self._blocks, left)
                 if answered := await first_answered(self._blocks, at_most, stop):
                     self._asked = answered
@@ -61,10 +71,6 @@ class AsyncWaiter:
             await self._asked.lost()
             await pause(max(0.0, min(blocks.PAUSE_AFTER_FAULT, until - time.monotonic())))
         return None
-
-    def _block_seconds(self, left: float) -> float:
-        """Return the seconds of a block; in a worker and a daemon it outlasts the wait."""
-        return blocks.block_seconds(self._nodes, left)
 
     async def withdraw(self, owned: Iterable[Marker] = ()) -> None:
         """Stop waiting; put markers that came too late back for another waiter."""
@@ -103,7 +109,7 @@ class _Block(AsyncEndpoint):
             if overdue and not await self.has_reply(0):
                 raise RedisTimeoutError("a block did not end in time")
             return
-        if not self.is_open:
+        if self._connection is None:
             await self.connect()
             self._client_id = await self._own_id() if self.nodes.unblocks else 0
         await self.send(*blocks.block_command(self.markers, seconds))
@@ -118,8 +124,8 @@ class _Block(AsyncEndpoint):
         await self.send("CLIENT", "ID")
         try:
             return int(await self.read())
-        except ResponseError as refusal:
-            self.nodes.unblocks_no_more(refusal)
+        except ResponseError:  # the user may not ask
+            self.nodes.unblocks = False
             return 0
 
     async def end_of_block(self) -> Any:
@@ -138,11 +144,9 @@ class _Block(AsyncEndpoint):
             return False
         if self.nodes.of(self.key) is self.node:
             blocked = await self._unblock(tell) if self._client_id else None
-            if blocked or (blocked is not None and not self.nodes.fails_over):
+            if blocked or (blocked is False and await self.has_reply(blocks.ANSWERED_SECONDS)):
                 return True
-            if blocked is not None and await self.has_reply(blocks.ANSWERED_SECONDS):
-                return True
-            self.maybe_lost = blocked is None
+            self.maybe_lost = True
         await self.aclose()
         return False
 
@@ -150,8 +154,8 @@ class _Block(AsyncEndpoint):
         """Ask the server to end the block: False if it has none, None if the user may not ask."""
         try:
             return bool(await tell(self.node, "CLIENT", "UNBLOCK", self._client_id))
-        except ResponseError as refusal:
-            self.nodes.unblocks_no_more(refusal)
+        except ResponseError:
+            self.nodes.unblocks = False
             return None
 
     async def lost(self) -> None:
@@ -167,34 +171,44 @@ class _Block(AsyncEndpoint):
 
 
 class AsyncWaiters:
-    """The waiters of one queue object: one for each wait at a time, kept for the next one."""
+    """The waiters of one queue object: one for each wait at a time, kept for the next ones."""
 
-    def __init__(self, connections: AsyncConnections, markers: Sequence[str]) -> None:
-        self._connections, self.markers = connections, tuple(markers)
+    def __init__(self, connections: AsyncConnections) -> None:
+        self._connections = connections
         self._kept: deque[tuple[object, AsyncWaiter]] = deque()
 
     @asynccontextmanager
-    async def take(self) -> AsyncIterator[AsyncWaiter]:
+    async def take(self, markers: tuple[str, ...]) -> AsyncIterator[AsyncWaiter]:
         """Lend a waiter for one wait; after an error it is closed, and not used again."""
-        now_here, waiter = here(), None
-        while waiter is None:
-            try:
-                owner, kept = self._kept.pop()
-            except IndexError:
-                waiter = AsyncWaiter(self._connections, self.markers)
-            else:  # one of a forked child's parent, or of another event loop, is dropped
-                waiter = kept if owner == now_here else None
+        waiter = self._kept_on(markers) or AsyncWaiter(self._connections, markers)
         try:
             yield waiter
         except BaseException:
             await waiter.aclose()
             raise
-        self._kept.append((now_here, waiter))
+        self._kept.append((here(), waiter))
+        await self.aclose(MOST_KEPT)
 
-    async def aclose(self) -> None:
-        """Close the waiters that no call uses now."""
-        while self._kept:
-            await self._kept.pop()[1].aclose()
+    def _kept_on(self, markers: tuple[str, ...]) -> AsyncWaiter | None:
+        """Take out a waiter; drop those of a forked child's parent, or of another event loop."""
+        others: list[tuple[object, AsyncWaiter]] = []
+        found = None
+        with suppress(IndexError):  # none is left
+            while found is None:
+                owner, waiter = self._kept.pop()
+                if owner == here() and waiter.markers == markers:
+                    found = waiter
+                elif owner == here():
+                    others.insert(0, (owner, waiter))
+        self._kept.extend(others)
+        return found
+
+    async def aclose(self, most: int = 0) -> None:
+        """Close the waiters that no call uses now, but for the last `most`."""
+        while len(self._kept) > most:
+            owner, waiter = self._kept.popleft()
+            if owner == here():
+                await waiter.aclose()
 
 
 async def sleep(

@@ -9,8 +9,8 @@ wraps the verbs of `QueueOperations`, which both faces and all workers call. So 
 
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence, Sized
-from contextlib import asynccontextmanager, contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from contextlib import contextmanager
 from functools import partial, wraps
 from typing import Any
 
@@ -25,8 +25,6 @@ from dpq.limits.signals import signal_of
 from dpq.model.task import Push, Task
 from dpq.otel.spans import CONVENTIONS, Telemetry
 from dpq.queue.base import QueueBase
-from dpq.queue.queue import DPQ
-from dpq.queue.queue_async import AsyncDPQ
 from dpq.script.command import Steps
 from dpq.verbs.queue import QueueOperations
 from dpq.worker.handler_calls import HandlerCalls
@@ -62,17 +60,11 @@ def instrument(
         log.warning("dpq.otel: this process is instrumented already")
         return
     telemetry = Telemetry(tracer_provider, meter_provider, error_texts)
-    for owner, name, wrap in (
-        *((QueueOperations, name, settling) for name in SETTLING),
-        (QueueOperations, "push", pushing),
-        (QueueOperations, "push_many", pushing),
-        (QueueOperations, "pop", popping),
-        (DPQ, "lease", leasing),
-        (AsyncDPQ, "lease", leasing_async),
-    ):
-        _replace(owner, name, telemetry, wrap)
-    HandlerCalls.traced = staticmethod(partial(telemetry.process, root=True))
-    _undo.append(partial(setattr, HandlerCalls, "traced", None))
+    wrapped = {"push": pushing, "push_many": pushing, "pop": popping}
+    for name, wrap in (dict.fromkeys(SETTLING, settling) | wrapped).items():
+        _replace(QueueOperations, name, wrap(telemetry, getattr(QueueOperations, name)))
+    _replace(QueueBase, "_around", processing)  # the body of `lease()`
+    _replace(HandlerCalls, "traced", staticmethod(partial(telemetry.process, root=True)))
     _active.append(telemetry)
 
 
@@ -83,10 +75,9 @@ def uninstrument() -> None:
         _undo.pop()()
 
 
-def _replace(owner: type, name: str, telemetry: Telemetry, wrap: Callable[..., Any]) -> None:
-    original = owner.__dict__[name]
-    setattr(owner, name, wrap(telemetry, original))
-    _undo.append(partial(setattr, owner, name, original))
+def _replace(owner: type, name: str, new: Any) -> None:
+    _undo.append(partial(setattr, owner, name, owner.__dict__[name]))
+    setattr(owner, name, new)
 
 
 class DPQInstrumentor:
@@ -198,31 +189,3 @@ def popping(telemetry: Telemetry, verb: Verb) -> Verb:
         return steps if queue.client is None else follow(queue, most, steps)
 
     return pop
-
-
-def leasing(telemetry: Telemetry, verb: Any) -> Any:
-    """Wrap `DPQ.lease`: its body is the work on the task."""
-
-    @wraps(verb)
-    @contextmanager
-    def lease(queue: DPQ[Any], *args: Any, **named: Any) -> Iterator[Any]:
-        with (
-            verb(queue, *args, **named) as task,
-            processing(queue, task) if task else nullcontext(),
-        ):
-            yield task
-
-    return lease
-
-
-def leasing_async(telemetry: Telemetry, verb: Any) -> Any:
-    """Wrap `AsyncDPQ.lease`."""
-
-    @wraps(verb)
-    @asynccontextmanager
-    async def lease(queue: AsyncDPQ[Any], *args: Any, **named: Any) -> AsyncIterator[Any]:
-        async with verb(queue, *args, **named) as task:
-            with processing(queue, task) if task else nullcontext():
-                yield task
-
-    return lease

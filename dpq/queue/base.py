@@ -7,8 +7,9 @@ from __future__ import annotations  # the import makes no model for each `Task[P
 
 import inspect
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Unpack, cast, overload
 
 from dpq.model.backoff import Backoff
 from dpq.model.errors import ConfigurationError
@@ -43,6 +44,7 @@ class QueueBase(Generic[P]):
     _opened: Any = None  # the client that `from_url` has opened
     _leases: Leases
     _session: Any  # a blocking or an asyncio session
+    _around: ClassVar[Callable[..., AbstractContextManager[Any]]] = nullcontext  # a lease's body
 
     @overload
     def __init__(

@@ -61,13 +61,7 @@ def looking(queue: DPQ[P]) -> DPQ[P]:
         return queue
     seen = copy(queue)
     seen._redis = client
-    seen._session = QueueSession(
-        client,
-        Connections(client),
-        session.operations,
-        durability="async",
-        queue_name=queue.queue_name,
-    )
+    seen._session = QueueSession(Connections(client), session.operations)
     seen._session.opened_label = session.opened_label
     return seen
 

@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from dpq.limits.answers import Headers
     from dpq.limits.budget import Budget
     from dpq.limits.limits import Adaptive, Quota, RateLimit, Reserve
-    from dpq.link.waiter import Waiters
     from dpq.model.reports import BatchState, Problem, QueueStats
     from dpq.model.task import Task
     from dpq.model.task_data import Result
@@ -95,31 +94,16 @@ class DPQ(QueueLife[P]):
         from dpq.link.connections import Connections
         from dpq.link.listener import Listener
         from dpq.link.session import QueueSession
-        from dpq.link.waiter import sleep
+        from dpq.link.waiter import Waiters, sleep
 
         connections = Connections(self._redis, self._durability)
-        session = QueueSession(
-            self._redis,
-            connections,
-            self._operations,
-            durability=self._durability,
-            queue_name=self.queue_name,
-        )
+        session = QueueSession(connections, self._operations)
         self._leases = Keeper(self._extend_many, self.queue_name)
-        self._waiters: dict[tuple[str, ...], Waiters] = {}  # by the markers that they wait on
+        self._waiters = Waiters(connections)
         calls = partial(Listener, connections.nodes, self._operations.marker)
         self._listener, self._ends = calls(), calls(f"{{{self.queue_name}}}")
         self._sleep = sleep
         self._started(session)
-
-    def _waiters_on(self, markers: tuple[str, ...]) -> Waiters:
-        """Return the waiters on the markers of queues, kept for the next call."""
-        from dpq.link.waiter import Waiters
-
-        if markers not in self._waiters:
-            new = Waiters(self._session.connections, markers)
-            self._waiters.setdefault(markers, new)  # another thread may have been faster
-        return self._waiters[markers]
 
     @overload
     @classmethod
@@ -168,8 +152,7 @@ class DPQ(QueueLife[P]):
         self._leases.close()
         self._finish_all()
         session.refusal = self._refusal()
-        for waiters in list(self._waiters.values()):  # a call may add some meanwhile
-            waiters.close()
+        self._waiters.close()
         self._listener.close()
         self._ends.close()
         session.close()
@@ -413,7 +396,8 @@ class DPQ(QueueLife[P]):
         try:
             self._leases.hold((task,), visibility or self._described.default_visibility)
             try:
-                yield task
+                with self._around(task):
+                    yield task
             except THROWN_AWAY:
                 raise
             except BaseException as raised:
@@ -1158,7 +1142,7 @@ def look_or_wait(
     found = look("" if timeout == 0 else "-")
     if timeout != 0 and (found is None or owned_of_queues(by_queue)):
         markers = tuple(queue._operations.marker for queue in queues)
-        with queues[0]._waiters_on(markers).take() as waiter:
+        with queues[0]._waiters.take(markers) as waiter:
             while found is None and sleep(waiter, list(chain(*by_queue)), until):
                 found = look()
             waiter.withdraw(owned_of_queues(by_queue))

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from dpq.limits.answers import Headers
     from dpq.limits.budget import Budget
     from dpq.limits.limits import Adaptive, Quota, RateLimit, Reserve
-    from dpq.link.waiter_async import AsyncWaiters
     from dpq.model.reports import BatchState, Problem, QueueStats
     from dpq.model.task import Task
     from dpq.model.task_data import Result
@@ -94,31 +93,16 @@ class AsyncDPQ(AsyncQueueLife[P]):
         from dpq.link.connections_async import AsyncConnections
         from dpq.link.listener_async import AsyncListener
         from dpq.link.session_async import AsyncQueueSession
-        from dpq.link.waiter_async import sleep
+        from dpq.link.waiter_async import AsyncWaiters, sleep
 
         connections = AsyncConnections(self._redis, self._durability)
-        session = AsyncQueueSession(
-            self._redis,
-            connections,
-            self._operations,
-            durability=self._durability,
-            queue_name=self.queue_name,
-        )
+        session = AsyncQueueSession(connections, self._operations)
         self._leases = AsyncKeeper(self._extend_many, self.queue_name)
-        self._waiters: dict[tuple[str, ...], AsyncWaiters] = {}  # by the markers that they wait on
+        self._waiters = AsyncWaiters(connections)
         calls = partial(AsyncListener, connections.nodes, self._operations.marker)
         self._listener, self._ends = calls(), calls(f"{{{self.queue_name}}}")
         self._sleep = sleep
         self._started(session)
-
-    def _waiters_on(self, markers: tuple[str, ...]) -> AsyncWaiters:
-        """Return the waiters on the markers of queues, kept for the next call."""
-        from dpq.link.waiter_async import AsyncWaiters
-
-        if markers not in self._waiters:
-            new = AsyncWaiters(self._session.connections, markers)
-            self._waiters.setdefault(markers, new)  # another thread may have been faster
-        return self._waiters[markers]
 
     @overload
     @classmethod
@@ -167,8 +151,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
         await self._leases.aclose()
         await self._finish_all()
         session.refusal = self._refusal()
-        for waiters in list(self._waiters.values()):  # a call may add some meanwhile
-            await waiters.aclose()
+        await self._waiters.aclose()
         await self._listener.aclose()
         await self._ends.aclose()
         await session.close()
@@ -412,7 +395,8 @@ class AsyncDPQ(AsyncQueueLife[P]):
         try:
             self._leases.hold((task,), visibility or self._described.default_visibility)
             try:
-                yield task
+                with self._around(task):
+                    yield task
             except THROWN_AWAY:
                 raise
             except BaseException as raised:
@@ -1163,7 +1147,7 @@ async def look_or_wait_async(
     found = await look("" if timeout == 0 else "-")
     if timeout != 0 and (found is None or owned_of_queues(by_queue)):
         markers = tuple(queue._operations.marker for queue in queues)
-        async with queues[0]._waiters_on(markers).take() as waiter:
+        async with queues[0]._waiters.take(markers) as waiter:
             while found is None and await sleep(waiter, list(chain(*by_queue)), until):
                 found = await look()
             await waiter.withdraw(owned_of_queues(by_queue))

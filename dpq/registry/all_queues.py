@@ -5,18 +5,18 @@ to write the list of names may write any text into it, so a name must not be tru
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import ResponseError
 
 from dpq.explain.operations import Operations
 from dpq.explain.verdict import no_such_queue
-from dpq.link.asking import ask
-from dpq.link.cluster import forbidden, reachable
-from dpq.link.connections import Connections
-from dpq.link.server_check import keeps_nothing_on_purpose
-from dpq.link.session import Session, save_points
-from dpq.model.diagnosis import server_problems, wants_save
+from dpq.link.cluster import forbidden
+from dpq.link.connections import Connections, ask
+from dpq.link.server_check import needs_save
+from dpq.link.session import Session
+from dpq.model.diagnosis import server_problems
 from dpq.model.errors import ConfigurationError
 from dpq.model.reports import Problem
 from dpq.model.validation import queue_label
@@ -24,7 +24,7 @@ from dpq.queue.base import operations_named
 from dpq.queue.inside import session_of
 from dpq.script.assembly import script
 from dpq.script.command import Command, CommandMaker, Steps, once, same
-from dpq.script.keys import REGISTRY, key_of
+from dpq.script.keys import REGISTRY
 from dpq.script.replies import Glance, read_glance
 from dpq.verbs.queue import QueueOperations
 
@@ -45,19 +45,14 @@ def inspect_server(queue: "DPQ[Any]") -> tuple[list[Problem], list[str]]:
     Returns:
         The problems that endanger tasks, and the rights that are missing to see all settings.
     """
-    redis, here = (
-        queue.redis,
-        session_of(queue).connections.aimed(key_of(queue.queue_name, "conf")),
-    )
+    session = session_of(queue)
     try:
-        with reachable():
-            info = redis.info(**here)
+        info = session.info()
     except ResponseError:
         return [], ["+info", "+config|get"]
-    if not wants_save(info) or keeps_nothing_on_purpose(redis):
-        return server_problems(info, None), []
-    save = save_points(redis, here)
-    return server_problems(info, save), ["+config|get"] if save is None else []
+    save = session.save_points(info)
+    missing = save is None and needs_save(info, queue.redis)
+    return server_problems(info, save), ["+config|get"] if missing else []
 
 
 def some_names(redis: Any, cursor: int = 0) -> tuple[int, list[bytes]]:
@@ -129,23 +124,14 @@ def ask_queues(
             except UnicodeDecodeError:
                 continue
         if session is None and queues:
-            session = Session(redis, Connections(redis), queue_name=next(iter(queues)))
+            session = Session(Connections(redis), next(iter(queues.values())).conf)
             session.check_server()
         if session:
-            steps = [after_opening(queue, what) for queue in queues.values()]
+            steps = [queue.after_opening(partial(what, queue)) for queue in queues.values()]
             answers |= zip(queues, session.send_all(steps), strict=True)
         yield from answers.items()
     if session:
         session.close()
-
-
-def after_opening(
-    queue: Operations[Any], what: Callable[[Operations[Any]], Steps[Any]]
-) -> Steps[Any]:
-    """Read a queue's settings, then run an operation on it; the server must be checked before."""
-    if queue.settings is None:
-        queue.agree((yield from queue.open()))
-    return (yield from what(queue))
 
 
 # The list of names

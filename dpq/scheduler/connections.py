@@ -7,7 +7,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError, RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from dpq.link.blocks import MOST_BLOCKS, longest_block
+from dpq.link.blocks import MOST_BLOCKS
 from dpq.link.cluster import MISSING, Node, refused
 from dpq.link.connections import Connections
 from dpq.link.waiter import Waiter
@@ -79,6 +79,3 @@ class Listener(Waiter):
         if marker is not None:
             self._asked.served(self.markers[marker.number])
         return marker
-
-    def _block_seconds(self, left: float) -> float:
-        return longest_block(self._nodes)

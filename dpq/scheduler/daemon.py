@@ -10,9 +10,9 @@ from typing import Any
 
 from redis.exceptions import RedisError, ResponseError
 
-from dpq.link.asking import load_scripts
 from dpq.link.cluster import forbidden
 from dpq.link.connect import open_url
+from dpq.link.connections import load_scripts
 from dpq.link.server_check import scripts_there
 from dpq.link.session import Session
 from dpq.link.watches import Marker
@@ -67,7 +67,7 @@ class Scheduler:
         self._redis = redis
         named = None if queue_names is None else [queue_label(name) for name in queue_names]
         self._named = None if named is None else tuple(dict.fromkeys(named))
-        self._session = Session(redis, DaemonConnections(redis, self._see_to_scripts))
+        self._session = Session(DaemonConnections(redis, self._see_to_scripts))
         self._upkeep = Upkeep(self._session, named=named is not None)
         self._names = Names(redis, self._session)
         self._waiter: Listener | None = None

@@ -16,7 +16,7 @@ from dpq.model.errors import ConfigurationError
 from dpq.model.log_fields import fields
 from dpq.model.validation import error_line
 from dpq.queue.base import operations_named
-from dpq.registry.all_queues import after_opening, glance
+from dpq.registry.all_queues import glance
 from dpq.script.replies import UNKNOWN, Glance, Promoted
 
 log = logging.getLogger(__name__)
@@ -139,7 +139,7 @@ class Upkeep:
         fault: RedisError | None = None
         for start in range(0, len(names), QUEUES_A_STEP):
             queues = [self.queues[name] for name in names[start : start + QUEUES_A_STEP]]
-            steps = [after_opening(queue, Operations.promote) for queue in queues]
+            steps = [queue.after_opening(queue.promote) for queue in queues]
             for queue, result in zip(queues, self._session.send_all(steps), strict=True):
                 if isinstance(result, Promoted):
                     moved += self._stepped(queue.description.name, result)

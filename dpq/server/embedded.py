@@ -1,28 +1,22 @@
 """Start a private server: the embedded default and the tests' fixture.
 
 A throw-away server (`Server.start`) lives in a temporary directory and dies with its owner. A
-durable one (`Server.join`) lives in a directory of the user's; all processes that join the same
-directory share it, the last one out stops it, and acknowledged writes survive. Both listen on a
-unix socket only, and both work the same way, with two lock files in the server's directory:
+durable one (`Server.join`) lives in a directory of the user's: all processes that join it share it,
+the last one out stops it, and acknowledged writes survive. Both listen on a unix socket only, and
+have two lock files (flock(2), so a durable directory belongs on a local disk):
 
     use.lock      shared by every user; held exclusively by the keeper while it stops the server
     server.lock   held exclusively by the keeper and its server, from before the start to the end
 
 The process that gets `server.lock` starts the server, through a keeper (`supervisor.py`). The
 others wait until the server answers. The keeper waits for `use.lock`. It gets the lock when the
-last user has closed, ended or been killed, because a lock ends with its process. So no record can
-be stale: there is no pid file and no counter. The start is safe in any thread: `PR_SET_PDEATHSIG`,
-which fires when the *thread* that forked ends, is used between keeper and server only.
-
-A durable directory, its files and the socket are for one user: `private.py` refuses all others, and
-what keeper and server create is readable by the user alone.
+last user has closed, ended or been killed: a lock ends with its process, so no record can be stale.
+`PR_SET_PDEATHSIG`, which fires when the *thread* that forked ends, is used between keeper and
+server only.
 
 fork() copies a handle of `use.lock`. So a forked child keeps its parent's server alive until it
 ends or closes its copy, unless the parent closes a throw-away. A child never stops its parent's
 server.
-
-This module must not open a TCP port, import a wheel's own launcher, or choose a client's timeouts
-(`link/connect.py` does). Locks are flock(2): a durable directory belongs on a local disk.
 """
 
 import atexit
@@ -39,6 +33,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import IO, Self
 from urllib.parse import quote
@@ -72,12 +67,21 @@ class Server:
         directory: Its data, log and locks.
     """
 
-    def __init__(self, directory: Path, use: IO[bytes], binary: Binary, pid: int, throw_away: bool):
+    def __init__(
+        self, directory: Path, binary: Binary | None, options: list[str], *, throw_away: bool
+    ) -> None:
+        self._use = _lock_file(directory, "use.lock")
+        try:
+            # Refused only while a keeper stops the server (or for an instant by `close`).
+            free = partial(_locked, self._use, fcntl.LOCK_SH)
+            _wait(free, STOP_S, f"{directory} is still being closed")
+            self.pid = _ensure_running(directory, binary, options, throw_away)
+            self.binary = _writer(directory)
+        except BaseException:
+            self._use.close()
+            raise
         self.directory = directory
-        self.binary = binary
-        self.pid = pid
         self.url = f"unix://{quote(str(_socket(directory)))}"
-        self._use = use
         self._throw_away = throw_away
         self._owner = os.getpid()
         atexit.register(self.close)
@@ -96,7 +100,7 @@ class Server:
         binary = binary or find_binary()
         directory = Path(tempfile.mkdtemp(prefix="dpq-"))
         try:
-            return cls._open(directory, binary, ["--appendonly", "no", *extra_args], True)
+            return cls(directory, binary, ["--appendonly", "no", *extra_args], throw_away=True)
         except BaseException:
             shutil.rmtree(directory, ignore_errors=True)  # the keeper may have done it already
             raise
@@ -126,23 +130,10 @@ class Server:
         try:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
             require_own(path)
-            return cls._open(path, binary, ["--appendonly", "yes", "--appendfsync", "everysec"])
+            options = ["--appendonly", "yes", "--appendfsync", "everysec"]
+            return cls(path, binary, options, throw_away=False)
         except OSError as error:
             raise ConfigurationError(f"cannot use {path} as a data directory: {error}") from error
-
-    @classmethod
-    def _open(
-        cls, directory: Path, binary: Binary | None, options: list[str], throw_away: bool = False
-    ) -> Self:
-        use = _lock_file(directory, "use.lock")
-        try:
-            # Refused only while a keeper stops the server (or for an instant by `close`).
-            _wait(lambda: _locked(use, fcntl.LOCK_SH), STOP_S, f"{directory} is still being closed")
-            pid = _ensure_running(directory, binary, options, throw_away)
-            return cls(directory, use, _writer(directory), pid, throw_away)
-        except BaseException:
-            use.close()
-            raise
 
     def close(self) -> None:
         """Give the handle up; the last user (of a throw-away: its owner) waits for the stop.

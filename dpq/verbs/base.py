@@ -211,16 +211,19 @@ class OperationsBase(CommandMaker, Generic[P]):
 
     # Settings
 
-    def agree(self, settings: dict[str, str]) -> None:
-        """Take over the stored settings."""
-        self.settings = settings if "format" in settings else None
-
-    def open(self, *, create: bool = False) -> Steps[dict[str, str]]:
+    def open(self, *, create: bool = False) -> Steps[None]:
         """Read the settings, write the named ones, and register a queue that exists."""
         settings = yield from self.configure(create=create)
-        if "format" in settings:
+        exists = "format" in settings
+        self.settings = settings if exists else None
+        if exists:
             yield from self.enter()
-        return settings
+
+    def after_opening(self, verb: Callable[[], Steps[T]]) -> Steps[T]:
+        """Run an operation, and read the settings before it, unless they are known."""
+        if self.settings is None:
+            yield from self.open()
+        return (yield from verb())
 
     def set_bounds(
         self, max_tasks: int | None, max_waiting: int | None, when_full: WhenFull | None

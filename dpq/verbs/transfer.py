@@ -348,7 +348,7 @@ class Import:
         if not there:
             named = {} if self._follow else self._named
             yield from queue.configure(create=True, named={**named, **queue.named})
-        queue.agree((yield from queue.open(create=not there)))
+        yield from queue.open(create=not there)
         if self._again:
             yield self._import(0, "", [], 0)
         if self._follow or stored.get("imported", "").startswith(f"{self._header['export']} "):

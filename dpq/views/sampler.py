@@ -199,7 +199,7 @@ def ask_all(watches: Sequence[Watch], asked: Sequence[Callable[[], Steps[Any]]])
             sender.check_server()
         for start in range(0, len(places), QUEUES_A_CALL):
             few = places[start : start + QUEUES_A_CALL]
-            steps = [session_of(watches[n].queue).after_opening(asked[n]) for n in few]
+            steps = [operations_of(watches[n].queue).after_opening(asked[n]) for n in few]
             for place, answer in zip(few, sender.send_all(steps), strict=True):
                 if isinstance(answer, RedisConnectionError | RedisTimeoutError):
                     raise answer

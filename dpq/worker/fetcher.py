@@ -19,7 +19,6 @@ from typing import Any
 from redis.exceptions import RedisError
 
 from dpq.limits.signals import RateLimited
-from dpq.link.blocks import block_seconds
 from dpq.link.cluster import forbidden
 from dpq.link.waiter import Waiter, sleep
 from dpq.link.watches import Marker, Watch, owned_markers, owned_of_queues, time_left, watches_after
@@ -36,15 +35,6 @@ LOOK_SECONDS = 0.1
 AT_ONCE = 16  # tasks fetched together, or a sixteenth of `concurrency` if more
 
 
-class _Patient(Waiter):
-    """A waiter whose block outlasts its wait. So an idle worker sends nothing."""
-
-    def _block_seconds(self, left: float) -> float:
-        if self._nodes.direct:
-            return block_seconds(self._nodes, math.inf)
-        return min(left, LOOK_SECONDS)
-
-
 class WakeUps:
     """The wake-ups of a worker: one waiter on the markers of all its queues.
 
@@ -54,7 +44,7 @@ class WakeUps:
     def __init__(self, connections: Any, markers: Sequence[str], change: Change) -> None:
         self.watches: list[Watch] = []
         self._connections = connections
-        self._waiter = _Patient(connections, markers)
+        self._waiter = Waiter(connections, markers, LOOK_SECONDS)
         self._change = change
 
     def wait(self, until: float) -> bool:
@@ -72,7 +62,7 @@ class WakeUps:
     def follow(self, markers: Sequence[str]) -> None:
         if tuple(markers) != self._waiter.markers:
             self.close()
-            self._waiter = _Patient(self._connections, markers)
+            self._waiter = Waiter(self._connections, markers, LOOK_SECONDS)
 
     def close(self) -> None:
         self.stop()

@@ -18,7 +18,6 @@ from typing import Any
 from redis.exceptions import RedisError
 
 from dpq.limits.signals import RateLimited
-from dpq.link.blocks import block_seconds
 from dpq.link.cluster import forbidden
 from dpq.link.waiter_async import AsyncWaiter, sleep
 from dpq.link.watches import Marker, Watch, owned_markers, owned_of_queues, time_left, watches_after
@@ -35,15 +34,6 @@ LOOK_SECONDS = 0.1
 AT_ONCE = 16  # tasks fetched together, or a sixteenth of `concurrency` if more
 
 
-class _Patient(AsyncWaiter):
-    """A waiter whose block outlasts its wait. So an idle worker sends nothing."""
-
-    def _block_seconds(self, left: float) -> float:
-        if self._nodes.direct:
-            return block_seconds(self._nodes, math.inf)
-        return min(left, LOOK_SECONDS)
-
-
 class AsyncWakeUps:
     """The wake-ups of a worker: one waiter on the markers of all its queues.
 
@@ -53,7 +43,7 @@ class AsyncWakeUps:
     def __init__(self, connections: Any, markers: Sequence[str], change: AsyncChange) -> None:
         self.watches: list[Watch] = []
         self._connections = connections
-        self._waiter = _Patient(connections, markers)
+        self._waiter = AsyncWaiter(connections, markers, LOOK_SECONDS)
         self._change = change
 
     async def wait(self, until: float) -> bool:
@@ -71,7 +61,7 @@ class AsyncWakeUps:
     async def follow(self, markers: Sequence[str]) -> None:
         if tuple(markers) != self._waiter.markers:
             await self.aclose()
-            self._waiter = _Patient(self._connections, markers)
+            self._waiter = AsyncWaiter(self._connections, markers, LOOK_SECONDS)
 
     async def aclose(self) -> None:
         await self.stop()

@@ -10,7 +10,7 @@ from roles import ROLES, Stage, words_of
 from topology import Cluster
 
 import dpq
-from dpq.link.asking import load_scripts
+from dpq.link.connections import load_scripts
 
 DOCS = Path(dpq.__file__).parents[1] / "docs"
 PASSWORD = "PASSWORD"  # noqa: S105 - a test's

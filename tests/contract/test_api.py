@@ -238,8 +238,8 @@ def test_a_task_of_a_queue_that_does_not_exist(q: DPQ[Any]) -> None:
 class OldServer(Redis):
     """A client whose server says that it is Redis 6.0."""
 
-    def info(self, *_: Any, **__: Any) -> dict[str, Any]:
-        return {"redis_version": "6.0.16"}
+    def execute_command(self, *_: Any, **__: Any) -> bytes:
+        return b"redis_version:6.0.16"
 
 
 def test_a_server_that_is_too_old_is_refused(server: Server, redis: Redis, queue_name: str) -> None:

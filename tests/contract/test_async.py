@@ -6,6 +6,7 @@ import gc
 import os
 import subprocess
 import sys
+import weakref
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -24,10 +25,9 @@ from dpq import DPQ, AsyncDPQ, ConfigurationError, Push
 from dpq.link import watches
 from dpq.server import Server
 
-# A body of a lease that raises is what is tested, and polling a server has no event to wait for.
+# ruff: noqa: ASYNC110  # polling a server has no event to wait for
 
 
-# ruff: noqa: ASYNC110
 def small_pool(redis: Redis, kind: type[aio.ConnectionPool]) -> aio.ConnectionPool:
     """Two asyncio connections to the server of a blocking client."""
     pool = asyncio_client(redis).connection_pool
@@ -39,8 +39,6 @@ def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Waiters trust in being woken, so that nothing else brings a task in a test's time."""
     monkeypatch.setattr(watches, "RECHECK_SECONDS", 60.0)
 
-
-# The own contract of the asyncio face: its tests are coroutine functions
 
 Queue = AsyncDPQ[Any]
 Opened = Callable[..., Queue]
@@ -110,8 +108,7 @@ async def test_a_contradiction_is_told_at_the_first_call(
     assert len(answers) == 3
     for error in answers:
         assert isinstance(error, ConfigurationError)
-        assert "order is fifo" in str(error)
-        assert "lifo" in str(error)
+        assert "order is fifo" in str(error) and "lifo" in str(error)  # noqa: PT018
     follower = opened()
     await follower.stats()
     assert follower.settings.order == "lifo"
@@ -188,9 +185,6 @@ def test_an_object_serves_one_loop_after_another(
     gc.collect()
 
 
-# lease()
-
-
 async def test_a_slow_extension_does_not_undo_a_settling(
     queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -217,9 +211,6 @@ async def test_a_slow_extension_does_not_undo_a_settling(
     assert (await queue.stats()).invisible == 0
 
 
-# Faults of the server
-
-
 async def test_a_connection_is_closed_before_it_was_used(queue: Queue) -> None:
     """As when Sentinels name another master meanwhile: nobody waits for ever, calls go on."""
     await queue.push("a")
@@ -233,6 +224,18 @@ async def test_a_connection_is_closed_before_it_was_used(queue: Queue) -> None:
         await link.aclose()
         assert await call == 1
     assert reader.done()
+
+
+async def test_the_watch_of_an_ended_connection_ends(opened: Opened, redis: Redis) -> None:
+    """So a program that connects again and again does not pile up timers."""
+    queue = opened(client=asyncio_client(redis, socket_timeout=0.5))
+    await queue.size()
+    link = queue._session.connections._links[""]
+    link._look(link._awaited, 0.5)
+    watched = weakref.ref(link._awaited)
+    kill_all(redis)
+    await queue.size()
+    await until("the watch to end", lambda: gc.collect() < 0 or watched() is None)
 
 
 FORKS = """
@@ -289,6 +292,3 @@ def errors_of(program: str, *words: str) -> str:
 def test_a_forked_child_leaves_the_parents_loop_alone(server: Server, queue_name: str) -> None:
     """Parent and child use one object, each in a loop of its own; neither goes deaf."""
     errors_of(FORKS, server.url, queue_name)
-
-
-# Nothing is left behind

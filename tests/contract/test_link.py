@@ -1,6 +1,5 @@
 """How calls reach the server, and what becomes of a lease that is lost on the way."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,21 +14,14 @@ from dpq import DPQ
 from dpq.server import Server
 
 
-@pytest.fixture
-def once(server: Server) -> Iterator[Redis]:
-    """A client that never sends anything twice."""
-    with Redis.from_url(server.url, retry=Retry(NoBackoff(), 0)) as client:
-        yield client
-
-
-def test_a_client_without_retries(once: Redis, redis: Redis, queue_name: str) -> None:
+def test_a_client_without_retries(server: Server, redis: Redis, queue_name: str) -> None:
     """A drop between two calls is no error even for a client that never sends twice."""
-    q = DPQ(once, queue_name)
-    q.push(1)
-    kill_all(redis)
-    assert q.pop().task.payload == 1
-    q.admin.drop()
-    q.close()
+    once = Redis.from_url(server.url, retry=Retry(NoBackoff(), 0))
+    with once, DPQ(once, queue_name) as q:
+        q.push(1)
+        kill_all(redis)
+        assert q.pop().task.payload == 1
+        q.admin.drop()
 
 
 @pytest.mark.parametrize("retries", [0, 3])

@@ -8,7 +8,7 @@ from kit.waiting import LONG, PATIENCE, blocked, wait_for_waiters
 from redis import Redis
 
 from dpq import DPQ, pop_first
-from dpq.link import watches
+from dpq.link import waiter, watches
 
 
 @pytest.fixture(autouse=True)
@@ -41,6 +41,17 @@ def test_the_list_decides(three: list[DPQ[Any]]) -> None:
             queue.ack(task)
     assert found == [(0, "a"), (1, "b"), (2, "c"), None]
     assert sum(map(len, three)) == 0
+
+
+def test_waits_on_many_sets_keep_few_connections(
+    three: list[DPQ[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The waiters of the last sets of queues are kept, and a kept one serves again."""
+    monkeypatch.setattr(waiter, "MOST_KEPT", 2)
+    a, b, c = three
+    for queues in ([a, b], [a, c], [a, b, c], [a, b, c], [a, c]):
+        pop_first(queues, timeout=0.01)
+    assert [kept.markers[-1] for _, kept in a._waiters._kept] == [c._operations.marker] * 2
 
 
 @pytest.mark.parametrize("number", range(3))

@@ -27,7 +27,7 @@ from dpq import (
     Worker,
     known_queues,
 )
-from dpq.link.asking import load_scripts
+from dpq.link.connections import load_scripts
 from dpq.link.server_check import scripts_there
 from dpq.metrics import Exporter
 from dpq.script.keys import REGISTRY, key_of

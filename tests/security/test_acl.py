@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from dpq import DPQ, Push, TaskState
 from dpq.cli import app
 from dpq.link import blocks
-from dpq.link.asking import load_scripts
+from dpq.link.connections import load_scripts
 from dpq.model.errors import NotConfirmedError
 from dpq.script.keys import REGISTRY, REGISTRY_TICK, key_of
 from dpq.server import Server

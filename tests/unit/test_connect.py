@@ -20,18 +20,16 @@ from redis.exceptions import MovedError, RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq import AsyncDPQ
-from dpq.link.asking import ask
 from dpq.link.cluster import Node
 from dpq.link.connect import open_url
 from dpq.link.connect_async import open_url_async
+from dpq.link.connections import ask
 from dpq.link.url import CONNECT_TIMEOUT_S, RETRIES, SOCKET_TIMEOUT_S, explained, read_url
 from dpq.model.errors import ConfigurationError
 from dpq.model.masking import mask
 
 UNREACHABLE_S = 3.0  # the promise; and what a busy machine may add
 SLOW_MACHINE_S = 30.0
-
-
 Open = Callable[[str], Any]
 
 

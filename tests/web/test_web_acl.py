@@ -8,7 +8,7 @@ from redis import Redis
 from roles import words_of
 
 from dpq import DPQ, TaskState
-from dpq.link.asking import load_scripts
+from dpq.link.connections import load_scripts
 from dpq.server import Server
 from dpq.web import Access, app
 from dpq.web.routes import API, PAGES
