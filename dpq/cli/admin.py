@@ -20,7 +20,6 @@ from dpq.cli._progress import Bar
 from dpq.cli._terminal import Failed, emit, talk
 from dpq.cli.produce import open_lines
 from dpq.model.display import shown
-from dpq.model.moments import moment_of, say_moment
 from dpq.model.rates import many
 from dpq.types import BulkProgress, Event
 from dpq.verbs.bulk import OF_STATES
@@ -88,10 +87,8 @@ def events(
 
 
 def _line(event: Event) -> str:
-    kind, detail, until_ms = event_text(event)
-    if until_ms is not None:
-        detail += f" {say_moment(moment_of(until_ms), event.at)}"
-    words = (kind, event.task_id, event.group, event.member, detail)
+    said = event_text(event)
+    words = (said.kind, event.task_id, event.group, event.member, said.whole(event.at))
     at = event.at.astimezone(UTC).replace(tzinfo=None).isoformat(" ", "milliseconds")
     return " ".join((f"{at} UTC", *(shown(word) for word in words if word)))
 
