@@ -42,7 +42,8 @@ class Bar(AbstractContextManager["Bar"]):
 
     def __exit__(self, *_: object) -> None:
         """Remove the bar."""
-        self._progress.stop()
+        if self.live:  # elsewhere rich would print a blank line
+            self._progress.stop()
 
     def show(self, text: str, done: float = 0, total: float | None = None) -> None:
         """Update the bar; or print the text, but not more often than each `seconds`."""

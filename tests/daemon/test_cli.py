@@ -98,6 +98,7 @@ def test_seconds_are_also_said_in_minutes_and_hours(run: Run, q: DPQ) -> None:
     left = q.get(task_id).visible_until - datetime.now(UTC)
     assert 280 < left.total_seconds() <= 300
     assert "for 5400 s" in run("admin", "pause", "1h30m").stderr
+    assert re.search(r" ago: paused: by .*, until .* UTC\n", run("why").stderr)
     run("admin", "resume")
     task = one(run("pop", "--id", task_id, "--force", "--visibility", "90s"))
     left = datetime.fromisoformat(task["visible_until"]) - datetime.now(UTC)
@@ -112,7 +113,7 @@ def test_push_reads_payloads_line_by_line(run: Run, q: DPQ) -> None:
     tasks = [q.get(task_id) for task_id in result.stdout.split()]
     assert [task.payload for task in tasks] == [{"n": 1}, "zwölf", None, 4]
     assert {(task.priority, task.group) for task in tasks} == {(7, "g")}
-    assert told(result) == f"pushed 4 tasks to '{q.queue_name}'"
+    assert result.stderr == f"pushed 4 tasks to '{q.queue_name}'\n"
 
 
 def test_push_into_a_full_queue(run: Run, q: DPQ) -> None:
@@ -753,7 +754,6 @@ def test_a_result_is_waited_for(run: Run, q: DPQ, monkeypatch: pytest.MonkeyPatc
     q.progress(task, 1, 4, "page 1")
     assert "has not ended" in run("get", task_id, "--wait", 0, code=1).stderr
     assert "not JSON" in run("task", "ack", task_id, task.token, "--result", "{", code=2).stderr
-    told_of = "dpq.cli.look._state"
     state = dpq.cli.look._state
 
     def end_it(task: Any) -> str:
@@ -761,7 +761,7 @@ def test_a_result_is_waited_for(run: Run, q: DPQ, monkeypatch: pytest.MonkeyPatc
             run("task", "ack", task_id, task.token, "--result", '{"a": [1]}', "--keep", "60")
         return state(task)
 
-    monkeypatch.setattr(told_of, end_it)
+    monkeypatch.setattr("dpq.cli.look._state", end_it)
     found = run("get", task_id, "--wait")
     assert found.stdout == '{"a":[1]}\n'
     assert f"{task_id} running (attempt 1 of 10) 1 of 4 (25%): page 1\n" in found.stderr
