@@ -123,7 +123,7 @@ def _state(task: Task[Any]) -> str:
 
 @cmd.command
 def why(
-    task_id: Annotated[str | None, cmd.argument("[ID]")] = None,
+    task_id: Annotated[str | None, cmd.argument("ID")] = None,
     json: bool = False,
     url: cmd.Url = cmd.DEFAULT_URL,
     queue: cmd.Queue = cmd.DEFAULT_QUEUE,

@@ -43,7 +43,7 @@ _attempts = cmd.reader(
 def push(
     q: DPQ[Any],
     ctx: typer.Context,
-    payload: Annotated[str | None, cmd.argument("[JSON]")] = None,
+    payload: Annotated[str | None, cmd.argument("JSON")] = None,
     file: Annotated[Path | None, cmd.option("PATH")] = None,
     full: bool = False,
     priority: cmd.Number = 0,

@@ -232,7 +232,7 @@ def list_(
 @cmd.on_queue
 def replay(
     q: DPQ[Any],
-    ids: Annotated[list[str] | None, cmd.argument("[ID]...")] = None,
+    ids: Annotated[list[str] | None, cmd.argument("ID")] = None,
     everything: Annotated[bool, typer.Option("--all")] = False,
     reason: cmd.Text | None = None,
     group: cmd.Name | None = None,
