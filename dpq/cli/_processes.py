@@ -222,31 +222,31 @@ def instrumentation() -> dict[str, str]:
     return {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
 
-def end_with(parent: int) -> None:
-    """End this process, as SIGTERM does, if its parent has died."""
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(1)
-        log.warning("process %d: its parent has ended; stopping", os.getpid())
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    threading.Thread(target=watch, name="dpq-parent", daemon=True).start()
-
-
 def report_through(pipe: int, source: HealthSource) -> Callable[[], None]:
-    """Report health to the parent; return a function that reports a beat."""
+    """Report health to the parent; return a function that reports a beat.
+
+    If the parent has died, nothing reads the pipe: then this process ends, as SIGTERM does.
+    """
     os.set_inheritable(pipe, False)  # programs that handlers start must not get the pipe
     os.set_blocking(pipe, False)
 
-    def write(line: str) -> None:
-        with contextlib.suppress(OSError):  # the parent may have ended
+    def write(line: str) -> bool:
+        try:
             os.write(pipe, line.encode() + b"\n")
+        except BrokenPipeError:
+            return False
+        except BlockingIOError:  # the pipe is full
+            pass
+        return True
 
     def tell() -> None:
-        while True:
-            write(source.ask().model_dump_json())
+        while write(source.ask().model_dump_json()):
             time.sleep(HEALTH_SECONDS)
+        log.warning("process %d: its parent has ended; stopping", os.getpid())
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    def beat() -> None:
+        write("beat")
 
     threading.Thread(target=tell, name="dpq-tell", daemon=True).start()
-    return lambda: write("beat")
+    return beat

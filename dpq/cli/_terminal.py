@@ -208,7 +208,7 @@ def style(ctx: typer.Context, value: LogStyle) -> LogStyle:
     global on_talk
     if value == "json" and "dpq.log" in ctx.meta:
         handler: logging.Handler = ctx.meta["dpq.log"]
-        in_shared_pipe = ctx.params.get("child_of") is not None
+        in_shared_pipe = ctx.params.get("report_to") is not None
         handler.setFormatter(JsonLines(PIPE_BYTES if in_shared_pipe else math.inf))
         logging.getLogger("dpq").removeHandler(handler)
         logging.getLogger().addHandler(handler)

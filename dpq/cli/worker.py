@@ -9,7 +9,7 @@ import typer
 
 from dpq.cli import _command as cmd
 from dpq.cli._job import Job, run_task, work
-from dpq.cli._processes import Parent, children, end_with, report_through
+from dpq.cli._processes import Parent, children, report_through
 from dpq.cli._render import LEASES, WORKERS, report
 from dpq.cli._terminal import Failed, Log, emit, log_more, talk
 from dpq.cli.daemon import LOCAL, Address, HealthSource, PortNumber
@@ -49,8 +49,7 @@ def worker(
     log: Log = "text",
     health_port: PortNumber | None = None,
     health_host: Address = LOCAL,
-    child_of: Annotated[int | None, typer.Option(hidden=True, is_eager=True)] = None,
-    report_to: Annotated[int | None, typer.Option(hidden=True)] = None,
+    report_to: Annotated[int | None, typer.Option(hidden=True, is_eager=True)] = None,
     queue: cmd.Queues = None,
     url: cmd.Url = cmd.DEFAULT_URL,
 ) -> None:
@@ -92,8 +91,6 @@ def worker(
     job = Job(target, where, names, settings, drain, quiet, on_beat, log, source)
     if quiet:
         logging.getLogger("dpq").setLevel(logging.WARNING)
-    if child_of is not None:
-        end_with(child_of)
     if task is not None:
         run_task(job, task, force=force)
         return

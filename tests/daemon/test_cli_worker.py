@@ -319,7 +319,7 @@ def test_processes_share_the_work_and_end_together(
     wait_for(lambda: len(pids(q) - {victim}) == 2, q.admin.workers)
     assert other in pids(q) - {process.pid}
     wait_for(lambda: len(list(here.glob("begun *"))) == 5, q.stats)
-    children = [line for line in processes(name) if "--child-of" in line]
+    children = [line for line in processes(name) if "--report-to" in line]
     assert len(children) == 2
     assert url not in "".join(children)
     process.send_signal(signal.SIGINT)
@@ -333,7 +333,8 @@ def test_processes_share_the_work_and_end_together(
 def test_files_of_the_current_directory_are_not_run_instead(
     url: str, q: DPQ, here: Path, name: str
 ) -> None:
-    """A redis.py, queue.py or dpq.py beside the handlers is neither imported nor run by a child."""
+    """A redis.py, queue.py or dpq.py beside the handlers is neither imported nor run by a child.
+    A child ends if its parent was killed."""
     for each in ("redis", "queue", "dpq", "typer", "threading"):
         (here / f"{each}.py").write_text(f"open('{each} was run', 'w'); raise SystemExit(0)")
     named(q, "plain")
@@ -349,10 +350,9 @@ def test_files_of_the_current_directory_are_not_run_instead(
             wait_for(lambda: (here / "begun").exists() or process.poll() is not None, q.stats)
             (here / "go").touch()
             wait_for(lambda: q.stats().acked or process.poll() is not None, q.stats)
-            process.terminate()
-            told(process)
         finally:
             process.kill()
+    wait_for(lambda: not processes(name), lambda: processes(name))
     assert q.stats().acked == 1
     assert not list(here.glob("* was run"))
 
