@@ -13,6 +13,7 @@ send it all again. The second queue then is in no list of queues, and its keys e
 
 import asyncio
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -37,21 +38,19 @@ KNOWN_SECONDS = 86_400
 """Seconds: a day. Machines that were to share a batch have begun by then."""
 
 
+@dataclass(eq=False)
 class Loader:
     """Queues a file, unless that is done; removes the queue, once its requests are answered."""
 
-    def __init__(
-        self,
-        job: BatchJob,
-        batch: Batch,
-        results: Results,
-        queue: AsyncDPQ[Any],
-        progress: Progress,
-    ) -> None:
-        self._job, self._batch, self._results = job, batch, results
-        self._queue, self._progress = queue, progress
-        self._marks = AsyncDPQ[Any](queue.redis, f"{job.queue}.batch")
-        self._owns = False  # nothing of the queue was stored before this batch
+    _job: BatchJob
+    _batch: Batch
+    _results: Results
+    _queue: AsyncDPQ[Any]
+    _progress: Progress
+    _owns = False  # nothing of the queue was stored before this batch
+
+    def __post_init__(self) -> None:
+        self._marks = AsyncDPQ[Any](self._queue.redis, f"{self._job.queue}.batch")
 
     async def load(self) -> None:
         """Queue the file, unless that is done."""

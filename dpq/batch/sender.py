@@ -6,6 +6,7 @@ from base64 import b64encode
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pydantic_core import from_json, to_json
@@ -66,6 +67,7 @@ class Progress:
         yield
 
 
+@dataclass(eq=False)
 class Sender:
     """Sends requests, and saves their answers: `send` is the handler of the worker.
 
@@ -74,20 +76,17 @@ class Sender:
         trouble: The last failure since the last good answer, or that none has come yet.
     """
 
-    def __init__(
-        self,
-        job: BatchJob,
-        results: Results,
-        progress: Progress,
-        client: "httpx.AsyncClient",
-        stop: Callable[[], None],
-    ) -> None:
-        self._job, self._results, self._progress = job, results, progress
-        self._http, self._end_run = client, stop
-        self._reading = asyncio.Lock()
-        self._bad = 0
+    _job: BatchJob
+    _results: Results
+    _progress: Progress
+    _http: "httpx.AsyncClient"
+    _end_run: Callable[[], None]
+    stopped: str = ""
+    trouble: str = ""
+
+    def __post_init__(self) -> None:
+        self._reading, self._bad = asyncio.Lock(), 0
         self._good_models: set[str] = set()
-        self.stopped = self.trouble = ""
 
     async def send(self, task: Task[Any], context: Context[AsyncDPQ[Any]]) -> None:
         """Send one request, and save its answer: the handler of the worker."""

@@ -58,7 +58,6 @@ class Child:
         self._began = time.monotonic()
         self.starts += 1
         self.health, self._told = Health(live=True, ready=False), self._began
-        self._close_reports()
         self._reports, write = os.pipe()
         os.set_blocking(self._reports, False)
         try:
@@ -92,18 +91,9 @@ class Child:
     def ended(self) -> None:
         """Note that the process has ended, after its last report."""
         self.read_reports()
-        self._close_reports()
-        self.process = None
-
-    def _close_reports(self) -> None:
         if self._reports is not None:
             os.close(self._reports)
-            self._reports = None
-
-    def send_signal(self, kill: bool = False) -> None:
-        """Send SIGTERM to the process, or kill it. After the second SIGTERM it does not finish."""
-        if self.process:
-            self.process.send_signal(signal.SIGKILL if kill else signal.SIGTERM)
+        self.process = self._reports = None
 
     def wait_longer(self) -> float:
         """Return the pause before the next start: longer, unless the last process ran for long."""
@@ -159,9 +149,8 @@ class Parent:
             for number, handler in before.items():
                 signal.signal(number, handler)
             for child in self._children:
-                # If the parent itself fails, a child may still run.
-                if child.process and child.process.poll() is None:
-                    child.send_signal(kill=True)
+                if child.process:  # the parent itself has failed
+                    child.process.kill()
                     child.process.wait()
                 child.ended()
         if self._failure:
@@ -172,9 +161,10 @@ class Parent:
         """Pass signals on: the first lets handlers finish, the second stops, the third kills."""
         while self._passed_on < self._signals:
             self._passed_on += 1
-            log.info("stopping %d processes", sum(1 for each in self._children if each.process))
-            for child in self._children:
-                child.send_signal(kill=self._passed_on > 2)
+            running = [child.process for child in self._children if child.process]
+            log.info("stopping %d processes", len(running))
+            for process in running:
+                process.send_signal(signal.SIGKILL if self._passed_on > 2 else signal.SIGTERM)
 
     def _look_after(self, child: Child) -> None:
         if child.process is None:

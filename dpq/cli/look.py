@@ -236,10 +236,19 @@ def _drains(q: DPQ[Any], seconds: float | None) -> Iterator[Drain]:
 
 
 def _batches(q: DPQ[Any], name: str, seconds: float | None) -> Iterator[BatchState]:
-    yield (state := q.batch(name))
-    while seconds is not None and not state.finished:
-        time.sleep(seconds)
+    for _ in _again(seconds):
         yield (state := q.batch(name))
+        if state.finished:
+            return
+
+
+def _again(seconds: float | None) -> Iterator[None]:
+    """Go on at once, and after each pause of that many seconds; if None, only once."""
+    yield
+    while seconds is not None:
+        sys.stdout.flush()
+        time.sleep(seconds)
+        yield
 
 
 def _redraw(screens: Iterable[Any], *, live: bool) -> None:
@@ -265,7 +274,7 @@ def queues(
     none = "this server knows no queue: a queue is known after its first push"
     with closing(open_url(url)) as opened:
         client = looking_client(opened.client)
-        while True:
+        for _ in _again(watch):
             found = _ask_all(client)
             if watch is not None and not json:
                 tables().clear()
@@ -273,10 +282,6 @@ def queues(
             for each in found:
                 if "verdict" in each and not json:
                     say(each["queue"], each["verdict"]["sentence"])
-            if watch is None:
-                break
-            sys.stdout.flush()
-            time.sleep(watch)
     if errors := sum("error" in each for each in found):
         raise Failed(f"{errors} of {many(len(found), 'queue')} cannot be read")
 
