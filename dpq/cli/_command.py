@@ -187,7 +187,8 @@ Id = Annotated[str, option("ID")]
 Text = Annotated[str, option("TEXT")]
 Seconds = Annotated[float, option("SECONDS")]
 Positive = Annotated[float, option("SECONDS", min=0)]
-ForSeconds = Annotated[float | None, argument("SECONDS")]
+_LASTING = "For this long; if not given, until you end it."
+ForSeconds = Annotated[float | None, argument("SECONDS", help=_LASTING)]
 Watch = Annotated[float, option("[SECONDS]", min=0.1)]
 FromNow = Annotated[float, argument("SECONDS", help="Seconds from now.")]
 Number = Annotated[float, option("NUMBER", parser=reader(_number, "a number"))]
@@ -213,6 +214,8 @@ Queues = Annotated[list[str] | None, option("NAME", "--queue", envvar="DPQ_QUEUE
 EVERYWHERE = """
 Args:
     token: The delivery's token, as pop has printed it.
+    count: Tasks to show at most.
+    delay: Seconds until the task is ready.
     key: The task's unique key, instead of its id.
     priority: The new priority.
     reason: Only tasks that died for this reason.

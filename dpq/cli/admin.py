@@ -32,11 +32,7 @@ AT_ONCE = 1000  # events in one call, which is the most that a call returns
 
 @cmd.on_new_queue
 def pause(q: DPQ[Any], seconds: cmd.ForSeconds = None) -> None:
-    """Pause the queue: no consumer gets a task.
-
-    Args:
-        seconds: The length of the pause; if not given, until resume.
-    """
+    """Pause the queue: no consumer gets a task."""
     q.pause(seconds, by=this_user("dpq admin pause"))
     how_long = "until `dpq admin resume`" if seconds is None else f"for {seconds:g} s"
     talk(f"paused {q.queue_name!r} {how_long}")

@@ -207,7 +207,7 @@ def web(
 
     Args:
         host: The address to listen on; any but 127.0.0.1 needs a token.
-        write: Allow changes. Without it, pages only show.
+        write: Allow changes. Without it, the dashboard is read-only.
         token_env: The variable with the token to log in with: at least 32 characters.
         name: A name by which browsers reach it, beside the address and the names of this machine;
             repeat it for more.

@@ -213,11 +213,7 @@ def undo(
 def close(
     q: DPQ[Any], name: GroupName, seconds: cmd.ForSeconds = None, member: cmd.Name | None = None
 ) -> None:
-    """Close a group, or one member of its pool: no consumer gets its tasks.
-
-    Args:
-        seconds: Seconds from now; if not given, until it is opened.
-    """
+    """Close a group, or one member of its pool: no consumer gets its tasks."""
     q.delay_group(name, seconds, member=member)
     how_long = "until it is opened" if seconds is None else f"for {seconds:g} s"
     talk(f"closed {_named(name, member)} of {q.queue_name!r} {how_long}")

@@ -47,7 +47,6 @@ def peek(
     """Show the first tasks of one state, without popping them; the best or soonest first.
 
     Args:
-        count: Tasks to show at most.
         state: The state of the tasks.
         after: Start after this task.
     """
@@ -186,10 +185,11 @@ def stats(
     history: Annotated[float | None, cmd.option("SECONDS", min=1)] = None,
     json: bool = False,
 ) -> None:
-    """Say how the queue stands; show its tasks in each state, its totals, and when it is empty.
+    """Say how the queue is doing: tasks in each state, totals, and when it will be empty.
 
-    The limits say when it is empty; with --watch, so does the rate at which tasks come and end. A
-    batch is watched until it is finished. Workers, the scheduler and the dashboard keep a history.
+    The limits tell when it will be empty; with --watch, so does the rate at which tasks come and
+    end. A batch is watched until it is finished. Workers, the scheduler and the dashboard keep a
+    history.
 
     Args:
         batch: Show this batch instead: its tasks left and done.

@@ -169,7 +169,7 @@ def _show_leases(client: Any, names: Sequence[bytes], which: tuple[Any, ...], js
     answers = dict(ask_queues(client, names, lambda queue: queue.held(*which)))
     found = {name: leases for name, leases in answers.items() if isinstance(leases, list)}
     rows = [{"queue": name, **each.model_dump()} for name, few in found.items() for each in few]
-    report("leases", LEASES, rows, json=json, none="no such lease")
+    report("leases", LEASES, rows, json=json, none="no such task is running")
     if not json and which[0] in map(len, found.values()):
         talk(f"perhaps more: dpq workers --leases -n {10 * which[0]}")
     _show_errors(answers, json)
