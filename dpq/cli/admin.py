@@ -212,7 +212,7 @@ def _shown() -> Iterator[Callable[[BulkProgress], bool]]:
 
     before = signal.signal(signal.SIGINT, stop)
     try:
-        with Bar(BarColumn(), at_once=True) as bar:
+        with Bar(BarColumn()) as bar:
             yield show
     finally:
         signal.signal(signal.SIGINT, before)

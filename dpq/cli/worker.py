@@ -148,10 +148,11 @@ def workers(
     """
     if quiet and unquiet:
         raise typer.BadParameter("it goes with no --quiet", param_hint="--unquiet")
-    none = "no worker has reported; if a queue had no push so far, name it with --queue"
     with closing(open_url(url)) as opened:
         names = [name.encode() for name in cmd.named_queues(ctx, queue, also=False)]
+        none = "no worker has reported"
         if not names:
+            none += "; if a queue had no push so far, name it with --queue"
             names = [*dict.fromkeys([*all_names(opened.client), cmd.DEFAULT_QUEUE.encode()])]
         if leases:
             _show_leases(opened.client, names, (count, worker, older_than), json)

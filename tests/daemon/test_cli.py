@@ -767,5 +767,6 @@ def test_a_result_is_waited_for(run: Run, q: DPQ, monkeypatch: pytest.MonkeyPatc
     assert f"{task_id} running (attempt 1 of 10) 1 of 4 (25%): page 1\n" in found.stderr
     assert "knows nothing" in run("get", "x", "--wait", 0, code=1).stderr
     dead = bury(q, "broken")
+    assert "  0/10  " in run("dead", "list").stdout  # attempts that have failed
     for words in (["--wait"], ["--wait", "0"]):
         assert "is dead (broken)" in run("get", dead, *words, code=1).stderr
