@@ -21,8 +21,7 @@ from redis.exceptions import NoPermissionError
 
 from dpq import AsyncDPQ, LeaseLostError, Push, Release, Task, TaskNotFoundError, TaskState
 from dpq.batch.job import BatchJob
-from dpq.batch.lines import SLICE_LINES, BatchError
-from dpq.batch.reader import Batch, Request
+from dpq.batch.reader import SLICE_LINES, Batch, BatchError, Request
 from dpq.batch.results import Results, hash_text
 from dpq.batch.sender import Progress
 from dpq.model.validation import MAX_SECONDS
@@ -31,11 +30,8 @@ from dpq.registry.all_queues import absent
 from dpq.script.keys import PARTS, REGISTRY, key_of
 
 BATCH_KEY = "batch"
-LOADED_SECONDS = MAX_SECONDS
-"""Seconds: the longest delay. A file that is loaded stays so."""
-
-KNOWN_SECONDS = 86_400
-"""Seconds: a day. Machines that were to share a batch have begun by then."""
+LOADED_SECONDS = MAX_SECONDS  # the longest delay: a file that is loaded stays so
+KNOWN_SECONDS = 86_400  # a day: machines that were to share a batch have begun by then
 
 
 @dataclass(eq=False)

@@ -174,9 +174,9 @@ def _report(ctx: Any, error: Exception, code: int) -> NoReturn:
 
 LogStyle = Literal["text", "json"]
 LEVELS = {"error": logging.ERROR, "warning": logging.WARNING}
-PIPE_BYTES = 4096
-"""Bytes of a line that several processes write to one pipe: a longer line may be torn. So the
-longest field of such a line is cut in its middle."""
+PIPE_BYTES = (
+    4096  # of a line in a pipe of several processes: a longer one may be torn, so it is cut
+)
 
 
 class JsonLines(logging.Formatter):

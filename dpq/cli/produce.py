@@ -16,7 +16,7 @@ from redis.exceptions import RedisError
 from rich.progress import BarColumn, TaskProgressColumn, TimeElapsedColumn
 
 from dpq import DPQ, Push, QueueFullError
-from dpq.batch.lines import BYTE_ORDER_MARK, Numbered, slices
+from dpq.batch.reader import BYTE_ORDER_MARK, Numbered, slices
 from dpq.cli import _command as cmd
 from dpq.cli._progress import Bar
 from dpq.cli._terminal import Failed, talk

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 from rich.progress import BarColumn
 
-from dpq import AsyncDPQ, RateLimit
+from dpq import AsyncDPQ
 from dpq.batch import BatchJob, BatchOutcome, Progress, run_batch
 from dpq.cli import _command as cmd
 from dpq.cli._progress import Bar, repeated
@@ -29,16 +29,15 @@ from dpq.model.moments import say_moment
 from dpq.types import LimitState, QueueStats
 from dpq.worker.base import MAX_CONCURRENCY
 
+_rate = cmd.reader(words.read_word)
+
 
 @cmd.command
 def run(
     ctx: typer.Context,
     file: Annotated[Path, cmd.argument("FILE.jsonl", exists=True, dir_okay=False)],
     url: Annotated[str, typer.Option("--url")],
-    limit: Annotated[
-        list[RateLimit] | None,  # quotas too, but typer takes no union
-        cmd.option("RATE", parser=cmd.reader(words.read_word)),
-    ] = None,
+    limit: Annotated[list[Any] | None, cmd.option("RATE", parser=_rate)] = None,
     save: Annotated[Path | None, cmd.option("FILE")] = None,
     also: Annotated[list[Path] | None, cmd.option("FILE", exists=True, dir_okay=False)] = None,
     ordered: bool = False,

@@ -188,11 +188,8 @@ def _show_errors(answers: Mapping[str, Any], json: bool) -> None:
 def _told(client: Any, seen: Mapping[str, Any], worker: str, quiet: bool) -> dict[str, Any]:
     """Tell a worker in all queues that know it; return what they say then."""
     heard = {name: each.workers for name, each in seen.items() if not isinstance(each, Exception)}
-    names = {
-        name: {text for info in few for text in (info.name, info.id)} for name, few in heard.items()
-    }
-    known = [name.encode() for name, there in names.items() if worker in there]
-    if not known:
+    knows = (name for name, few in heard.items() if any(worker in (i.name, i.id) for i in few))
+    if not (known := [name.encode() for name in knows]):
         there = sorted({info.name for few in heard.values() for info in few})
         others = f"; there are {some_of(there)}" * bool(there)
         raise Failed(f"there is no worker {worker!r}{others}")
