@@ -130,7 +130,7 @@ def _change(q: DPQ[Any], scope: str | None, rules: LimitRules | None, yes: bool)
                 lines = ["; ".join(side.limit), *side.promises, side.drain]
                 talk("\n".join(f"  {title * (n == 0):8} {line}" for n, line in enumerate(lines)))
         elif rules is None:
-            talk(f"{what} stands nowhere: nothing to remove")
+            talk(f"nothing to remove: {what} is not set")
             return
         if rules and rules.reset:
             what_goes = "what was granted, counted and learned"

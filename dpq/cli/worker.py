@@ -147,7 +147,7 @@ def workers(
         count: With --leases: at most this many of a queue.
     """
     if quiet and unquiet:
-        raise typer.BadParameter("it goes with no --quiet", param_hint="--unquiet")
+        raise typer.BadParameter("give --quiet or --unquiet, not both")
     with closing(open_url(url)) as opened:
         names = [name.encode() for name in cmd.named_queues(ctx, queue, also=False)]
         none = "no worker has reported"

@@ -334,9 +334,7 @@ def test_stats_counts(run: Run, q: DPQ) -> None:
         "drain": q.admin.drain().model_dump(),
         "verdict": {"sentence": str(q.why()), **q.why().model_dump(mode="json")},
     }
-    table = run("stats").stdout
-    assert re.search(r"ready +1\n", table)
-    assert re.search(r"delayed +1\n", table)
+    assert re.search(r"ready +1\ndelayed +1\n", run("stats").stdout)
 
 
 def read_until(process: subprocess.Popen[str], word: str) -> str:
@@ -634,14 +632,17 @@ def test_the_help_is_enough_to_start() -> None:
     assert CliRunner().invoke(app, ["--version"]).stdout == f"dpq {dpq.__version__}\n"
 
 
-def test_a_reader_that_leaves_is_no_crash(url: str, name: str, q: DPQ) -> None:
-    """When stdout is closed early the program ends by itself, without a word."""
-    q.push_many(dpq.Push(payload="x" * 1000) for _ in range(1000))
+def test_a_stdout_that_takes_not_all_is_no_crash(url: str, name: str, q: DPQ, monkeypatch) -> None:
+    """If it is closed early, the program ends without a word; a letter that it lacks is escaped."""
+    q.push_many(dpq.Push(payload="ä" * 1000) for _ in range(1000))
     with start("--url", url, "peek", "--json", "-n", 1000, "--queue", name) as process:
         process.stdout.readline()
         process.stdout.close()
         assert process.stderr.read() == ""
     assert process.returncode == 1
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    with start("--url", url, "peek", "--queue", name) as process:
+        assert '"\\xe4' in process.stdout.read()
 
 
 INTERRUPTED = """
