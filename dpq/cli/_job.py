@@ -1,8 +1,4 @@
-"""The job of one process of `dpq worker`: finds the handlers and the queues, and runs a worker.
-
-`package.module:name` names the handlers; if it does not exist, the error lists what does. With
-`--task` it takes one task by its id, and runs its handler here, once: for debugging.
-"""
+"""The job of one process of `dpq worker`: finds handlers and queues, runs a worker or one task."""
 
 import asyncio
 import importlib

@@ -18,6 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from dpq.cli._terminal import FAILED, USAGE, Failed
 from dpq.cli.daemon import HealthSource
@@ -37,21 +38,21 @@ SILENT_SECONDS = 15.0  # without such a report, also at its start: then a proces
 MAX_REPORT_BYTES = 65_536  # of one read from a pipe; a report has about 1000 characters at most
 
 
+@dataclass(eq=False)
 class Child:
     """A slot for a process: the running process, and the start of the next one."""
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
-        self.command = command
-        self.environment = environment
-        self.process: subprocess.Popen[bytes] | None = None
-        self.start_at = -math.inf
-        self.pause = 0.0
-        self.over = False
-        self.starts = 0
-        self.has_beat = False  # True once one of its processes has sent a beat
-        self.health = Health(live=True, ready=False)
-        self._told = self._began = 0.0  # the times of the last report of health, and of the start
-        self._reports: int | None = None  # the end of the pipe from which the parent reads
+    command: Sequence[str]
+    environment: Mapping[str, str]
+    process: subprocess.Popen[bytes] | None = None
+    start_at: float = -math.inf
+    pause: float = 0.0
+    over: bool = False
+    starts: int = 0
+    has_beat: bool = False  # True once one of its processes has sent a beat
+    health = Health(live=True, ready=False)
+    _told = _began = 0.0  # the times of the last report of health, and of the start
+    _reports: int | None = None  # the end of the pipe from which the parent reads
 
     def start(self) -> None:
         """Start a process in its own group: only the parent gets Ctrl-C, and passes it on."""

@@ -21,10 +21,7 @@ BAR_SECONDS, LINE_SECONDS = 0.25, 5.0  # between two looks: for a bar, and for l
 
 
 class Bar(AbstractContextManager["Bar"]):
-    """A bar behind a text for a `with`; or lines, where there can be no bar (`live` is False).
-
-    `seconds` is the time between two looks. The first line waits for it, unless `at_once`.
-    """
+    """A bar with a text, for a `with`; a line every `seconds` where no bar can be (not `live`)."""
 
     def __init__(
         self, *columns: ProgressColumn, lines: bool = False, at_once: bool = False
