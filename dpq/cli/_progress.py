@@ -90,7 +90,9 @@ class Meter:
             talk(f"drained: {ends}, {left} left")
         else:
             done, total = acked + dead, acked + dead + left
-            self.bar.show(f"draining: {done} of {many(total, 'task')}", done, total)
+            delayed = sum(each.delayed for each in stats)
+            more = f", {delayed} delayed" * bool(delayed)
+            self.bar.show(f"draining: {done} of {many(total, 'task')}{more}", done, total)
 
 
 @contextmanager
