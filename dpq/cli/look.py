@@ -30,7 +30,7 @@ from dpq.model.validation import one_line
 from dpq.queue.ends import follow
 from dpq.queue.looking import looking, looking_client
 from dpq.registry.all_queues import all_names, ask_queues
-from dpq.types import BatchState, Drain, Event, Verdict, VerdictState
+from dpq.types import BatchState, Drain, Event, VerdictState
 from dpq.views import events, words
 from dpq.views.limits import changes_of
 from dpq.views.words import say_drain, verdict_data
@@ -140,7 +140,17 @@ def why(
             sentence = q.why(task_id)
         emit({"id": task_id, "sentence": sentence}) if json else say(sentence)
         return
-    verdict, last = _judged(url, queue, changed=not json)
+    last: list[Event] = []
+    try:
+        with DPQ[Any].from_url(url, queue) as q:
+            seen = looking(q)
+            verdict = seen.why()
+            with suppress(ResponseError):  # this user may not read events
+                last = [] if json else seen.admin.events(limit=1, kinds=CHANGES)
+    except RedisError as error:
+        if not (away := server_away_by(error, queue)):
+            raise
+        verdict = away
     if json:
         emit(verdict_data(verdict))
     else:
@@ -148,23 +158,6 @@ def why(
         _say_change(queue, last)
     if verdict.state in (VerdictState.SERVER_AWAY, VerdictState.UNKNOWN_QUEUE):
         raise typer.Exit(FAILED)
-
-
-def _judged(url: str, queue: str, *, changed: bool) -> tuple[Verdict, list[Event]]:
-    """Make the verdict on a queue, also if its server does not answer; add what changed last."""
-    last: list[Event] = []
-    try:
-        with DPQ[Any].from_url(url, queue) as q:
-            seen = looking(q)
-            verdict = seen.why()
-            if changed:
-                with suppress(ResponseError):  # this user may not read events
-                    last = seen.admin.events(limit=1, kinds=CHANGES)
-            return verdict, last
-    except RedisError as error:
-        if away := server_away_by(error, queue):
-            return away, last
-        raise
 
 
 def _say_change(queue: str, last: list[Event]) -> None:
