@@ -9,7 +9,7 @@ guide is docs/llm_batches.md.
 """
 
 from dpq.batch.job import BatchJob
-from dpq.batch.lines import BatchError
+from dpq.batch.reader import BatchError
 from dpq.batch.run import BatchOutcome, run_batch, run_batch_async
 from dpq.batch.sender import Progress
 

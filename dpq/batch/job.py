@@ -16,11 +16,8 @@ BURST_SHARE = 0.15
 """Of a rate: if answers use 59 % of what is reserved, a batch reaches 0.79 of its rate at 0.05 of
 it, 0.94 at 0.1, 1.01 at 0.15, with the burst itself: measured once."""
 
-HEADER_NAME = re.compile(r"[\w!#$%&'*+.^`|~-]+", re.ASCII)
-"""A name of a header: RFC 9110, 5.6.2."""
-
-KINDS_OF_KEY = ("bearer", "basic", "token", "key", "api-key")
-"""First words of the header Authorization: without a second one the key is missing."""
+HEADER_NAME = re.compile(r"[\w!#$%&'*+.^`|~-]+", re.ASCII)  # RFC 9110, 5.6.2
+KINDS_OF_KEY = ("bearer", "basic", "token", "key", "api-key")  # of Authorization: the key follows
 
 
 @dataclass

@@ -13,6 +13,7 @@ send it all again. The second queue then is in no list of queues, and its keys e
 
 import asyncio
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -20,8 +21,7 @@ from redis.exceptions import NoPermissionError
 
 from dpq import AsyncDPQ, LeaseLostError, Push, Release, Task, TaskNotFoundError, TaskState
 from dpq.batch.job import BatchJob
-from dpq.batch.lines import SLICE_LINES, BatchError
-from dpq.batch.reader import Batch, Request
+from dpq.batch.reader import SLICE_LINES, Batch, BatchError, Request
 from dpq.batch.results import Results, hash_text
 from dpq.batch.sender import Progress
 from dpq.model.validation import MAX_SECONDS
@@ -30,28 +30,23 @@ from dpq.registry.all_queues import absent
 from dpq.script.keys import PARTS, REGISTRY, key_of
 
 BATCH_KEY = "batch"
-LOADED_SECONDS = MAX_SECONDS
-"""Seconds: the longest delay. A file that is loaded stays so."""
-
-KNOWN_SECONDS = 86_400
-"""Seconds: a day. Machines that were to share a batch have begun by then."""
+LOADED_SECONDS = MAX_SECONDS  # the longest delay: a file that is loaded stays so
+KNOWN_SECONDS = 86_400  # a day: machines that were to share a batch have begun by then
 
 
+@dataclass(eq=False)
 class Loader:
     """Queues a file, unless that is done; removes the queue, once its requests are answered."""
 
-    def __init__(
-        self,
-        job: BatchJob,
-        batch: Batch,
-        results: Results,
-        queue: AsyncDPQ[Any],
-        progress: Progress,
-    ) -> None:
-        self._job, self._batch, self._results = job, batch, results
-        self._queue, self._progress = queue, progress
-        self._marks = AsyncDPQ[Any](queue.redis, f"{job.queue}.batch")
-        self._owns = False  # nothing of the queue was stored before this batch
+    _job: BatchJob
+    _batch: Batch
+    _results: Results
+    _queue: AsyncDPQ[Any]
+    _progress: Progress
+    _owns = False  # nothing of the queue was stored before this batch
+
+    def __post_init__(self) -> None:
+        self._marks = AsyncDPQ[Any](self._queue.redis, f"{self._job.queue}.batch")
 
     async def load(self) -> None:
         """Queue the file, unless that is done."""

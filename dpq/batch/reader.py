@@ -1,34 +1,63 @@
 """A file of request bodies, one JSON object a line: checked whole before anything is sent.
 
 A line is the body of a request, or a batch form of `FORMS`, with an optional `priority` and `cost`.
-A request is known by the number of its line and a hash of the line. No request is sent here.
+A request is known by the number of its line and a hash of the line. No request is sent here. Lines
+come in `slices`, so that the memory is bounded; `dpq push` reads its lines in the same way.
 """
 
 import hashlib
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
 from pydantic_core import from_json
 
-from dpq.batch.lines import BYTE_ORDER_MARK, BatchError, slices
 from dpq.batch.tokens import estimate
 from dpq.limits.cost import write_cost
 from dpq.model.errors import DPQError
 from dpq.model.priority import encode_priority
 
+CHUNK_BYTES = 1024 * 1024  # of one read; a pipe gives the bytes it has: no task waits for the next
+MAX_LINE_BYTES = 8 * 1024 * 1024  # a payload of 1 MiB, the queue's bound, fits with all its escapes
+SLICE_LINES = 200  # push_many sends them in one round trip, so all of them are added, or none
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # some editors write it before UTF-8
+
 FORMS = {"body": "custom_id", "params": "custom_id", "request": "key", "modelInput": "recordId"}
 """The names of a request's body, and of its id, in the batch forms of OpenAI (and Mistral),
 Anthropic, Google and Amazon."""
 
-BESIDE = {"method", "url", "priority", "cost"}
-"""The names that may stand beside a body and an id."""
-
+BESIDE = {"method", "url", "priority", "cost"}  # may stand beside a body and an id
 IDS = {*FORMS.values()}
 MAX_ID_CHARACTERS = 512
 FAULTS_SHOWN = 5
+
+Numbered = tuple[int, bytes]  # a line and its number, from 1
+
+
+class BatchError(DPQError):
+    """The file of requests, its results or the queue do not fit. Nothing was sent."""
+
+
+def slices(stream: BinaryIO) -> Iterator[list[Numbered]]:
+    """Cut a stream into slices of lines that are not blank."""
+    read1: Callable[[int], bytes] = getattr(stream, "read1", stream.read)
+    rest, number = b"", 0
+    while chunk := read1(CHUNK_BYTES):
+        *whole, rest = (rest + chunk).split(b"\n")
+        lines = list(enumerate(whole, number + 1))
+        number += len(whole)
+        yield from _filled(lines)
+        if len(rest) > MAX_LINE_BYTES:
+            raise BatchError(f"line {number + 1} is too long: at most {MAX_LINE_BYTES} bytes")
+    yield from _filled([(number + 1, rest)])
+
+
+def _filled(lines: list[Numbered]) -> Iterator[list[Numbered]]:
+    filled = [line for line in lines if line[1].strip()]
+    for start in range(0, len(filled), SLICE_LINES):
+        yield filled[start : start + SLICE_LINES]
 
 
 class Request(NamedTuple):
@@ -44,23 +73,16 @@ class Request(NamedTuple):
 
 
 class Batch:
-    """A file of requests, which is checked when this is made.
+    """A file of requests, which is checked when this is made: a BatchError names the first faults.
 
-    Attributes:
-        path: The file.
-        digest: The SHA-256 of its content, in hex.
-        hashes: The hash of each line; 0 for a blank one. 8 bytes a line are all that is kept.
-        total: The number of its requests.
-        largest: The largest cost of a request, by unit.
-
-    Raises:
-        BatchError: Lines are no requests; it names the first ones.
+    Of each line only the hash is kept, 8 bytes; that of a blank line is 0.
     """
 
     def __init__(self, path: Path, url: str, cost_from: str | None = None) -> None:
         self.path, self._url = path, url
         self._cost_from = cost_from.split(".") if cost_from else None
-        self.hashes, self.total, self.largest = array("Q"), 0, dict[str, int]()
+        self.hashes, self.total = array("Q"), 0
+        self.largest: dict[str, int] = {}  # the largest cost of a request, by unit
         digest, faults, ids = hashlib.sha256(), [], dict[int, int]()
         for number, line in self._lines():
             digest.update(b"%d:" % number + line + b"\n")
@@ -85,7 +107,7 @@ class Batch:
             raise BatchError(f"{self.path}: {told}{more}. Nothing of the file was queued or sent")
         if not self.total:
             raise BatchError(f"{self.path} has no requests")
-        self.digest = digest.hexdigest()
+        self.digest = digest.hexdigest()  # the SHA-256 of its content
 
     def requests(self) -> Iterator[Request]:
         """Yield the requests."""

@@ -17,11 +17,9 @@ from typing import Any, BinaryIO, NamedTuple
 
 from pydantic_core import from_json, to_json
 
-from dpq.batch.lines import BatchError
-from dpq.batch.reader import Batch
+from dpq.batch.reader import Batch, BatchError
 
-MAX_RESULT_BYTES = 64 * 1024 * 1024
-"""Bytes of a line of a result at most; a longer line is taken for a broken one."""
+MAX_RESULT_BYTES = 64 * 1024 * 1024  # of a line at most; a longer one is taken for a broken one
 
 
 class Found(NamedTuple):
@@ -40,13 +38,8 @@ def result_line(request: dict[str, Any], response: dict[str, Any]) -> bytes:
 
 
 class Results:
-    """The results of a batch.
-
-    Args:
-        path: The file to append to; it may be new.
-        also: Files of results of other machines: what they have is not sent again.
-        batch: The requests.
-    """
+    """The results of a batch, in a file that may be new; what files of other machines have is not
+    sent again."""
 
     def __init__(self, path: Path, also: Sequence[Path], batch: Batch) -> None:
         self.path, self._also, self._batch = path, also, batch

@@ -23,12 +23,9 @@ from dpq.types import DeadTask
 
 log = logging.getLogger(__name__)
 
-MAX_PAYLOAD_BYTES = 32 * 1024 * 1024
-"""Bytes of a request in the queue: a line of 8 MiB fits, however it is written."""
-
+MAX_PAYLOAD_BYTES = 32 * 1024 * 1024  # in the queue: a line of 8 MiB fits, however it is written
 DEATHS_SHOWN = 5
-TROUBLE_SECONDS = 60.0
-"""Seconds without a good answer, after which a run says why."""
+TROUBLE_SECONDS = 60.0  # without a good answer, after which a run says why
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from base64 import b64encode
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pydantic_core import from_json, to_json
@@ -23,17 +24,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-MAX_ANSWER_BYTES = 32 * 1024 * 1024
-"""Bytes of an answer that are read; a request with a longer one is a dead letter."""
-
-MAX_TEXT_CHARACTERS = 500
-"""Characters of a refusal that are kept as the reason of a dead letter."""
+MAX_ANSWER_BYTES = 32 * 1024 * 1024  # that are read; a request with more is a dead letter
+MAX_TEXT_CHARACTERS = 500  # of a refusal that are kept as the reason of a dead letter
+CONNECT_SECONDS = 10.0
 
 BAD_IN_A_ROW = 10
 """Bad answers in a row that end a run: an address, a key or a model is wrong. Before the first good
 one any failure counts; then only dead letters do, so that a run outlasts an outage of its API."""
-
-CONNECT_SECONDS = 10.0
 
 
 class Progress:
@@ -66,28 +63,21 @@ class Progress:
         yield
 
 
+@dataclass(eq=False)
 class Sender:
-    """Sends requests, and saves their answers: `send` is the handler of the worker.
+    """Sends requests, and saves their answers: `send` is the handler of the worker."""
 
-    Attributes:
-        stopped: The reason why the run has ended itself, or "".
-        trouble: The last failure since the last good answer, or that none has come yet.
-    """
+    _job: BatchJob
+    _results: Results
+    _progress: Progress
+    _http: "httpx.AsyncClient"
+    _end_run: Callable[[], None]
+    stopped: str = ""  # the reason why the run has ended itself
+    trouble: str = ""  # the last failure since the last good answer, or that none has come yet
 
-    def __init__(
-        self,
-        job: BatchJob,
-        results: Results,
-        progress: Progress,
-        client: "httpx.AsyncClient",
-        stop: Callable[[], None],
-    ) -> None:
-        self._job, self._results, self._progress = job, results, progress
-        self._http, self._end_run = client, stop
-        self._reading = asyncio.Lock()
-        self._bad = 0
+    def __post_init__(self) -> None:
+        self._reading, self._bad = asyncio.Lock(), 0
         self._good_models: set[str] = set()
-        self.stopped = self.trouble = ""
 
     async def send(self, task: Task[Any], context: Context[AsyncDPQ[Any]]) -> None:
         """Send one request, and save its answer: the handler of the worker."""

@@ -15,20 +15,11 @@ from typing import Any
 from dpq.limits.cost import MAX_COST
 from dpq.limits.usage import Answer, is_count, openai_usage
 
-ANSWER_TOKENS = 500
-"""Tokens of an answer whose request names no bound: a page of text."""
-
-DATA_TOKENS = 1100
-"""Tokens of an image or a file: a large picture has 765 at OpenAI, up to 1600 at Anthropic."""
-
-LOW_DETAIL_TOKENS = 85
-"""Tokens of an image with `"detail": "low"`, of OpenAI's guide."""
-
-AUDIO_TOKENS, GEMINI_AUDIO_TOKENS = 10, 32
-"""Tokens of a second of sound, of OpenAI's and Google's guides."""
-
-AUDIO_BYTES = 12_000
-"""Bytes of a second of sound that is packed: 64 to 128 kbit/s. A WAV file says its own number."""
+ANSWER_TOKENS = 500  # of an answer whose request names no bound: a page of text
+DATA_TOKENS = 1100  # of an image or a file: 765 at OpenAI for a large one, 1600 at Anthropic
+LOW_DETAIL_TOKENS = 85  # of an image with `"detail": "low"`, in OpenAI's guide
+AUDIO_TOKENS, GEMINI_AUDIO_TOKENS = 10, 32  # of a second of sound, in OpenAI's and Google's guides
+AUDIO_BYTES = 12_000  # of a packed second of sound, 64 to 128 kbit/s; a WAV file says its own
 
 BOUNDS = {
     *("maxtokens", "maxcompletiontokens", "maxoutputtokens", "maxnewtokens", "maximumtokens"),

@@ -6,6 +6,7 @@ the library and prints. Data goes to stdout, messages to stderr.
 
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 from typing import Annotated
 
 import typer
@@ -91,4 +92,6 @@ _page(
 def main(args: Sequence[str] | None = None) -> None:
     """Run the command line and exit; None takes the arguments from the process."""
     sys.excepthook = show_fault
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # letters that it lacks are escaped
     app(None if args is None else list(args), prog_name="dpq")

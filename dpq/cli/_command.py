@@ -187,7 +187,8 @@ Id = Annotated[str, option("ID")]
 Text = Annotated[str, option("TEXT")]
 Seconds = Annotated[float, option("SECONDS")]
 Positive = Annotated[float, option("SECONDS", min=0)]
-ForSeconds = Annotated[float | None, argument("[SECONDS]")]
+_LASTING = "For this long; if not given, until you end it."
+ForSeconds = Annotated[float | None, argument("SECONDS", help=_LASTING)]
 Watch = Annotated[float, option("[SECONDS]", min=0.1)]
 FromNow = Annotated[float, argument("SECONDS", help="Seconds from now.")]
 Number = Annotated[float, option("NUMBER", parser=reader(_number, "a number"))]
@@ -197,7 +198,7 @@ _units = reader(_cost, "a cost as 3, as tokens=1800, or as 1,tokens=1800,usd=900
 Units = Annotated[Any, option("UNITS", parser=_units)]
 
 TaskId = Annotated[str, argument("ID", help="The task's id.")]
-AnyTaskId = Annotated[str | None, argument("[ID]", help="The task's id; or name its --key.")]
+AnyTaskId = Annotated[str | None, argument("ID", help="The task's id; or name its --key.")]
 Token = Annotated[int, argument("TOKEN")]
 NewOrder = Annotated[Order, option("ORDER")]
 _WHERE: dict[str, Any] = {"callback": _inherit, "rich_help_panel": "Where"}
@@ -213,6 +214,8 @@ Queues = Annotated[list[str] | None, option("NAME", "--queue", envvar="DPQ_QUEUE
 EVERYWHERE = """
 Args:
     token: The delivery's token, as pop has printed it.
+    count: Tasks to show at most.
+    delay: Seconds until the task is ready.
     key: The task's unique key, instead of its id.
     priority: The new priority.
     reason: Only tasks that died for this reason.

@@ -1,8 +1,4 @@
-"""The job of one process of `dpq worker`: finds the handlers and the queues, and runs a worker.
-
-`package.module:name` names the handlers; if it does not exist, the error lists what does. With
-`--task` it takes one task by its id, and runs its handler here, once: for debugging.
-"""
+"""The job of one process of `dpq worker`: finds handlers and queues, runs a worker or one task."""
 
 import asyncio
 import importlib
@@ -12,8 +8,9 @@ import os
 import pkgutil
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AsyncExitStack, ExitStack, closing, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AsyncExitStack, ExitStack, closing, contextmanager, nullcontext
+from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple, NoReturn
@@ -53,7 +50,7 @@ class Job(NamedTuple):
 
     def words(self, verbose: int, *, quiet: bool) -> list[str]:
         """Make the command of a child for this job, without the URL, which may hold a password."""
-        words = [*["-v"] * verbose, "worker", self.target, "--child-of", str(os.getpid())]
+        words = [*["-v"] * verbose, "worker", self.target]
         words += (f"--queue={name}" for name in self.queues)
         given = {name.replace("_", "-"): value for name, value in self.settings.items()}
         words += (f"--{name}={value}" for name, value in given.items() if value is not None)
@@ -81,7 +78,7 @@ def _run(job: Job, handlers: Any) -> WorkerBase[Any]:
 
 async def _run_async(job: Job, handlers: Any) -> None:
     async with AsyncExitStack() as stack:
-        queues = open_queues_async(job, handlers, stack)
+        queues = await open_queues_async(job, handlers, stack)
         made = AsyncWorker(queues, handlers, **job.settings)
         _begin(made, job)
         async with metered_async(queues) if job.drain and not job.quiet else nullcontext():
@@ -98,13 +95,10 @@ def open_queues(job: Job, handlers: Any, stack: ExitStack) -> list[DPQ[Any]]:
     def connect() -> Any:
         return stack.enter_context(closing(open_url(job.url or DEFAULT_URL))).client
 
-    queues = _queues(job, handlers, DPQ, connect)
-    for queue in queues:
-        stack.callback(queue.close)
-    return queues
+    return [stack.enter_context(each) for each in _queues(job, handlers, DPQ, connect)]
 
 
-def open_queues_async(job: Job, handlers: Any, stack: AsyncExitStack) -> list[AsyncDPQ[Any]]:
+async def open_queues_async(job: Job, handlers: Any, stack: AsyncExitStack) -> list[AsyncDPQ[Any]]:
     """Open the queues of a job as `open_queues` does."""
 
     def connect() -> Any:
@@ -113,9 +107,7 @@ def open_queues_async(job: Job, handlers: Any, stack: AsyncExitStack) -> list[As
         return opened.client
 
     queues = _queues(job, handlers, AsyncDPQ, connect)
-    for queue in queues:
-        stack.push_async_callback(queue.close)
-    return queues
+    return [await stack.enter_async_context(each) for each in queues]
 
 
 def _queues(job: Job, handlers: Any, kind: Any, connect: Callable[[], Any]) -> list[Any]:
@@ -151,68 +143,68 @@ def _begin(made: WorkerBase[Any], job: Job) -> None:
 
 def run_task(job: Job, task_id: str, *, force: bool) -> None:
     """Run the handler of a task here, and tell how it ended; fail if it may not run."""
-    handlers = load(job.target)
-    if is_async(handlers):
-        error = asyncio.run(_run_one_async(job, handlers, task_id, force))
-    else:
-        error = _run_one(job, handlers, task_id, force)
-    if error is None:
+    handlers, errors = load(job.target), list[Exception]()
+    try:
+        if is_async(handlers):
+            asyncio.run(_run_one_async(job, handlers, task_id, force, errors))
+        else:
+            _run_one(job, handlers, task_id, force, errors)
+    except Exception as raised:
+        if raised not in errors:
+            raise
+    if not errors:
         talk(f"finished {task_id}")
-    elif isinstance(error, Signal):
-        talk(f"{task_id}: {error_line(error)}")
+    elif isinstance(errors[0], Signal):
+        talk(f"{task_id}: {error_line(errors[0])}")
     else:
-        talk("".join(traceback.format_exception(error)).rstrip())
+        talk("".join(traceback.format_exception(errors[0])).rstrip())
         raise typer.Exit(FAILED)
 
 
-def _run_one(job: Job, handlers: Any, task_id: str, force: bool) -> Exception | None:
-    """Run the handler of a task in this thread, under a lease; return its error."""
-    error: Exception | None = None
+@contextmanager
+def _noted(errors: list[Exception]) -> Iterator[None]:
+    """Note the error of a handler."""
+    try:
+        yield
+    except Exception as error:
+        errors.append(error)
+        raise
+
+
+def _run_one(job: Job, handlers: Any, task_id: str, force: bool, errors: list[Exception]) -> None:
+    """Run the handler of a task in this thread, under a lease."""
     with ExitStack() as stack:
         queue = open_queues(job, handlers, stack)[0]
-        try:
-            with queue.lease(id=task_id, force=force) as task:
-                if task is None:
-                    _refuse(task_id, queue.why(task_id))
-                context = Context(queue, task, bool)
-                try:
+        with queue.lease(id=task_id, force=force) as task:
+            if task is None:
+                _refuse(task_id, queue.why(task_id))
+            context = Context(queue, task, bool)
+            try:
+                with _noted(errors):
                     handler, args = _handler(handlers, context, blocking=True)
                     check_result(handler, handler.call(*args))
-                except Exception as raised:
-                    error = raised
-                    raise
-                finally:
-                    if context.told:
-                        queue.spent(task, context.told)
-        except Exception as raised:
-            if raised is not error:
-                raise
-    return error
+            finally:
+                if context.told:
+                    queue.spent(task, context.told)
 
 
-async def _run_one_async(job: Job, handlers: Any, task_id: str, force: bool) -> Exception | None:
-    error: Exception | None = None
+async def _run_one_async(
+    job: Job, handlers: Any, task_id: str, force: bool, errors: list[Exception]
+) -> None:
     async with AsyncExitStack() as stack:
-        queue = open_queues_async(job, handlers, stack)[0]
-        try:
-            async with queue.lease(id=task_id, force=force) as task:
-                if task is None:
-                    _refuse(task_id, await queue.why(task_id))
-                context = Context(queue, task, bool)
-                try:
+        queue = (await open_queues_async(job, handlers, stack))[0]
+        async with queue.lease(id=task_id, force=force) as task:
+            if task is None:
+                _refuse(task_id, await queue.why(task_id))
+            context = Context(queue, task, bool)
+            try:
+                with _noted(errors):
                     handler, args = _handler(handlers, context, blocking=False)
                     result = handler.call(*args)
                     check_result(handler, await result if inspect.isawaitable(result) else result)
-                except Exception as raised:
-                    error = raised
-                    raise
-                finally:
-                    if context.told:
-                        await queue.spent(task, context.told)
-        except Exception as raised:
-            if raised is not error:
-                raise
-    return error
+            finally:
+                if context.told:
+                    await queue.spent(task, context.told)
 
 
 def _handler(handlers: Any, context: Context[Any], *, blocking: bool) -> tuple[Handler, Any]:
@@ -234,14 +226,13 @@ def load(target: str) -> Any:
     module_name, _, path = target.partition(":")
     if not module_name or not path:
         raise ConfigurationError(f"{target!r} names no handlers: write package.module:name")
-    found: Any = _import(module_name)
-    for name in path.split("."):
-        try:
-            found = getattr(found, name)
-        except AttributeError:
-            there = _list(_handlers_in(found)) or "no handler"
-            said = f"{target!r}: {module_name!r} has no {name!r}; it has {there}"
-            raise ConfigurationError(said) from None
+    module = _import(module_name)
+    try:
+        found = attrgetter(path)(module)
+    except AttributeError as error:
+        there = _list(_handlers_in(error.obj)) or "no handler"
+        said = f"{target!r}: {module_name!r} has no {error.name!r}; it has {there}"
+        raise ConfigurationError(said) from None
     if isinstance(found, TaskFunction):
         said = f"{target!r} is a single task: name the Tasks object that it belongs to"
         raise ConfigurationError(said)

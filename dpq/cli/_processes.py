@@ -18,6 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from dpq.cli._terminal import FAILED, USAGE, Failed
 from dpq.cli.daemon import HealthSource
@@ -37,28 +38,27 @@ SILENT_SECONDS = 15.0  # without such a report, also at its start: then a proces
 MAX_REPORT_BYTES = 65_536  # of one read from a pipe; a report has about 1000 characters at most
 
 
+@dataclass(eq=False)
 class Child:
     """A slot for a process: the running process, and the start of the next one."""
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
-        self.command = command
-        self.environment = environment
-        self.process: subprocess.Popen[bytes] | None = None
-        self.start_at = -math.inf
-        self.pause = 0.0
-        self.over = False
-        self.starts = 0
-        self.has_beat = False  # True once one of its processes has sent a beat
-        self.health = Health(live=True, ready=False)
-        self._told = self._began = 0.0  # the times of the last report of health, and of the start
-        self._reports: int | None = None  # the end of the pipe from which the parent reads
+    command: Sequence[str]
+    environment: Mapping[str, str]
+    process: subprocess.Popen[bytes] | None = None
+    start_at: float = -math.inf
+    pause: float = 0.0
+    over: bool = False
+    starts: int = 0
+    has_beat: bool = False  # True once one of its processes has sent a beat
+    health = Health(live=True, ready=False)
+    _told = _began = 0.0  # the times of the last report of health, and of the start
+    _reports: int | None = None  # the end of the pipe from which the parent reads
 
     def start(self) -> None:
         """Start a process in its own group: only the parent gets Ctrl-C, and passes it on."""
         self._began = time.monotonic()
         self.starts += 1
         self.health, self._told = Health(live=True, ready=False), self._began
-        self._close_reports()
         self._reports, write = os.pipe()
         os.set_blocking(self._reports, False)
         try:
@@ -92,18 +92,9 @@ class Child:
     def ended(self) -> None:
         """Note that the process has ended, after its last report."""
         self.read_reports()
-        self._close_reports()
-        self.process = None
-
-    def _close_reports(self) -> None:
         if self._reports is not None:
             os.close(self._reports)
-            self._reports = None
-
-    def send_signal(self, kill: bool = False) -> None:
-        """Send SIGTERM to the process, or kill it. After the second SIGTERM it does not finish."""
-        if self.process:
-            self.process.send_signal(signal.SIGKILL if kill else signal.SIGTERM)
+        self.process = self._reports = None
 
     def wait_longer(self) -> float:
         """Return the pause before the next start: longer, unless the last process ran for long."""
@@ -159,9 +150,8 @@ class Parent:
             for number, handler in before.items():
                 signal.signal(number, handler)
             for child in self._children:
-                # If the parent itself fails, a child may still run.
-                if child.process and child.process.poll() is None:
-                    child.send_signal(kill=True)
+                if child.process:  # the parent itself has failed
+                    child.process.kill()
                     child.process.wait()
                 child.ended()
         if self._failure:
@@ -172,9 +162,10 @@ class Parent:
         """Pass signals on: the first lets handlers finish, the second stops, the third kills."""
         while self._passed_on < self._signals:
             self._passed_on += 1
-            log.info("stopping %d processes", sum(1 for each in self._children if each.process))
-            for child in self._children:
-                child.send_signal(kill=self._passed_on > 2)
+            running = [child.process for child in self._children if child.process]
+            log.info("stopping %d processes", len(running))
+            for process in running:
+                process.send_signal(signal.SIGKILL if self._passed_on > 2 else signal.SIGTERM)
 
     def _look_after(self, child: Child) -> None:
         if child.process is None:
@@ -222,31 +213,31 @@ def instrumentation() -> dict[str, str]:
     return {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
 
-def end_with(parent: int) -> None:
-    """End this process, as SIGTERM does, if its parent has died."""
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(1)
-        log.warning("process %d: its parent has ended; stopping", os.getpid())
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    threading.Thread(target=watch, name="dpq-parent", daemon=True).start()
-
-
 def report_through(pipe: int, source: HealthSource) -> Callable[[], None]:
-    """Report health to the parent; return a function that reports a beat."""
+    """Report health to the parent; return a function that reports a beat.
+
+    If the parent has died, nothing reads the pipe: then this process ends, as SIGTERM does.
+    """
     os.set_inheritable(pipe, False)  # programs that handlers start must not get the pipe
     os.set_blocking(pipe, False)
 
-    def write(line: str) -> None:
-        with contextlib.suppress(OSError):  # the parent may have ended
+    def write(line: str) -> bool:
+        try:
             os.write(pipe, line.encode() + b"\n")
+        except BrokenPipeError:
+            return False
+        except BlockingIOError:  # the pipe is full
+            pass
+        return True
 
     def tell() -> None:
-        while True:
-            write(source.ask().model_dump_json())
+        while write(source.ask().model_dump_json()):
             time.sleep(HEALTH_SECONDS)
+        log.warning("process %d: its parent has ended; stopping", os.getpid())
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    def beat() -> None:
+        write("beat")
 
     threading.Thread(target=tell, name="dpq-tell", daemon=True).start()
-    return lambda: write("beat")
+    return beat

@@ -21,10 +21,7 @@ BAR_SECONDS, LINE_SECONDS = 0.25, 5.0  # between two looks: for a bar, and for l
 
 
 class Bar(AbstractContextManager["Bar"]):
-    """A bar behind a text for a `with`; or lines, where there can be no bar (`live` is False).
-
-    `seconds` is the time between two looks. The first line waits for it, unless `at_once`.
-    """
+    """A bar with a text, for a `with`; a line every `seconds` where no bar can be (not `live`)."""
 
     def __init__(
         self, *columns: ProgressColumn, lines: bool = False, at_once: bool = False
@@ -42,7 +39,8 @@ class Bar(AbstractContextManager["Bar"]):
 
     def __exit__(self, *_: object) -> None:
         """Remove the bar."""
-        self._progress.stop()
+        if self.live:  # elsewhere rich would print a blank line
+            self._progress.stop()
 
     def show(self, text: str, done: float = 0, total: float | None = None) -> None:
         """Update the bar; or print the text, but not more often than each `seconds`."""
@@ -92,7 +90,9 @@ class Meter:
             talk(f"drained: {ends}, {left} left")
         else:
             done, total = acked + dead, acked + dead + left
-            self.bar.show(f"draining: {done} of {many(total, 'task')}", done, total)
+            delayed = sum(each.delayed for each in stats)
+            more = f", {delayed} delayed" * bool(delayed)
+            self.bar.show(f"draining: {done} of {many(total, 'task')}{more}", done, total)
 
 
 @contextmanager

@@ -28,7 +28,7 @@ from dpq.model.moments import say_moment
 from dpq.model.payload import bytes_text
 from dpq.model.rates import per_text, span
 from dpq.model.validation import MAX_TEXT_CHARACTERS
-from dpq.types import BatchState, LimitState, MemberState, QueueStats, Slot
+from dpq.types import BatchState, DeadTask, LimitState, MemberState, QueueStats, Slot
 from dpq.views.words import batch_counts, say_schedule
 from dpq.views.workers import say_quiet
 
@@ -127,10 +127,9 @@ def _cost(task: Task[Any]) -> str | None:
     return None if cost == "1" else cost
 
 
-def _attempt(task: Any) -> object:
-    if not isinstance(task, Task):
-        return task.attempts
-    return attempt_of(task.attempt, task.max_attempts).replace(" of ", "/")
+def _attempt(task: Task[Any]) -> str:
+    attempt = task.attempts if isinstance(task, DeadTask) else task.attempt
+    return attempt_of(attempt, task.max_attempts).replace(" of ", "/")
 
 
 def _payload(task: Any) -> str:

@@ -174,9 +174,9 @@ def _report(ctx: Any, error: Exception, code: int) -> NoReturn:
 
 LogStyle = Literal["text", "json"]
 LEVELS = {"error": logging.ERROR, "warning": logging.WARNING}
-PIPE_BYTES = 4096
-"""Bytes of a line that several processes write to one pipe: a longer line may be torn. So the
-longest field of such a line is cut in its middle."""
+PIPE_BYTES = (
+    4096  # of a line in a pipe of several processes: a longer one may be torn, so it is cut
+)
 
 
 class JsonLines(logging.Formatter):
@@ -208,7 +208,7 @@ def style(ctx: typer.Context, value: LogStyle) -> LogStyle:
     global on_talk
     if value == "json" and "dpq.log" in ctx.meta:
         handler: logging.Handler = ctx.meta["dpq.log"]
-        in_shared_pipe = ctx.params.get("child_of") is not None
+        in_shared_pipe = ctx.params.get("report_to") is not None
         handler.setFormatter(JsonLines(PIPE_BYTES if in_shared_pipe else math.inf))
         logging.getLogger("dpq").removeHandler(handler)
         logging.getLogger().addHandler(handler)

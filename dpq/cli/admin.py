@@ -20,7 +20,6 @@ from dpq.cli._progress import Bar
 from dpq.cli._terminal import Failed, emit, talk
 from dpq.cli.produce import open_lines
 from dpq.model.display import shown
-from dpq.model.moments import moment_of, say_moment
 from dpq.model.rates import many
 from dpq.types import BulkProgress, Event
 from dpq.verbs.bulk import OF_STATES
@@ -33,11 +32,7 @@ AT_ONCE = 1000  # events in one call, which is the most that a call returns
 
 @cmd.on_new_queue
 def pause(q: DPQ[Any], seconds: cmd.ForSeconds = None) -> None:
-    """Pause the queue: no consumer gets a task.
-
-    Args:
-        seconds: The length of the pause; if not given, until resume.
-    """
+    """Pause the queue: no consumer gets a task."""
     q.pause(seconds, by=this_user("dpq admin pause"))
     how_long = "until `dpq admin resume`" if seconds is None else f"for {seconds:g} s"
     talk(f"paused {q.queue_name!r} {how_long}")
@@ -88,10 +83,8 @@ def events(
 
 
 def _line(event: Event) -> str:
-    kind, detail, until_ms = event_text(event)
-    if until_ms is not None:
-        detail += f" {say_moment(moment_of(until_ms), event.at)}"
-    words = (kind, event.task_id, event.group, event.member, detail)
+    said = event_text(event)
+    words = (said.kind, event.task_id, event.group, event.member, said.whole(event.at))
     at = event.at.astimezone(UTC).replace(tzinfo=None).isoformat(" ", "milliseconds")
     return " ".join((f"{at} UTC", *(shown(word) for word in words if word)))
 
@@ -219,7 +212,7 @@ def _shown() -> Iterator[Callable[[BulkProgress], bool]]:
 
     before = signal.signal(signal.SIGINT, stop)
     try:
-        with Bar(BarColumn(), at_once=True) as bar:
+        with Bar(BarColumn()) as bar:
             yield show
     finally:
         signal.signal(signal.SIGINT, before)

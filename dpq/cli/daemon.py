@@ -142,10 +142,14 @@ def serve_metrics(
         from dpq.metrics import Exporter
     except ImportError as error:
         raise missing(error, "metrics", "`pip install 'prometheus-client>=0.20'`") from error
-    client = opened.client
-    directory = Named([DPQ(client, name) for name in names]) if names else Known(client)
-    exporter = Exporter(directory, server=server or server_name_of(opened.label))
+    exporter = Exporter(_shown(opened, names), server=server or server_name_of(opened.label))
     return Port(host, port, make_wsgi_app(exporter.registry), "metrics")
+
+
+def _shown(opened: Opened, names: Sequence[str] | None) -> Any:
+    """Return the named queues, or all that the server knows."""
+    client = opened.client
+    return Named([DPQ(client, name) for name in names]) if names else Known(client)
 
 
 @cmd.command
@@ -207,7 +211,7 @@ def web(
 
     Args:
         host: The address to listen on; any but 127.0.0.1 needs a token.
-        write: Allow changes. Without it, pages only show.
+        write: Allow changes. Without it, the dashboard is read-only.
         token_env: The variable with the token to log in with: at least 32 characters.
         name: A name by which browsers reach it, beside the address and the names of this machine;
             repeat it for more.
@@ -237,12 +241,11 @@ def web(
     pushes = os.environ.get("DPQ_PUSH_TOKEN") or None
     given: Any = {"write": write, "token": token, "hosts": hosts}
     who = access.Access(**given, payloads=not no_payloads, push_token=pushes)
-    opened = open_url(url)
-    with closing(opened):
-        known: Any = Known(opened.client)
-        if names := cmd.named_queues(ctx, queue, also=False):
-            known = Named([DPQ(opened.client, each) for each in names])
-        site = app(known, access=who, badge=badge or "", server=server_name or opened.label)
+    names = cmd.named_queues(ctx, queue, also=False)
+    with closing(open_url(url)) as opened:
+        site = app(
+            _shown(opened, names), access=who, badge=badge or "", server=server_name or opened.label
+        )
         server = uvicorn.Server(uvicorn.Config(site, log_level="warning", lifespan="off"))
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         with socket.create_server((host, port), family=family, backlog=512) as listening:

@@ -130,7 +130,7 @@ def _change(q: DPQ[Any], scope: str | None, rules: LimitRules | None, yes: bool)
                 lines = ["; ".join(side.limit), *side.promises, side.drain]
                 talk("\n".join(f"  {title * (n == 0):8} {line}" for n, line in enumerate(lines)))
         elif rules is None:
-            talk(f"{what} stands nowhere: nothing to remove")
+            talk(f"nothing to remove: {what} is not set")
             return
         if rules and rules.reset:
             what_goes = "what was granted, counted and learned"
@@ -213,11 +213,7 @@ def undo(
 def close(
     q: DPQ[Any], name: GroupName, seconds: cmd.ForSeconds = None, member: cmd.Name | None = None
 ) -> None:
-    """Close a group, or one member of its pool: no consumer gets its tasks.
-
-    Args:
-        seconds: Seconds from now; if not given, until it is opened.
-    """
+    """Close a group, or one member of its pool: no consumer gets its tasks."""
     q.delay_group(name, seconds, member=member)
     how_long = "until it is opened" if seconds is None else f"for {seconds:g} s"
     talk(f"closed {_named(name, member)} of {q.queue_name!r} {how_long}")

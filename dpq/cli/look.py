@@ -30,7 +30,7 @@ from dpq.model.validation import one_line
 from dpq.queue.looking import looking, looking_client
 from dpq.queue.waits import follow
 from dpq.registry.all_queues import all_names, ask_queues
-from dpq.types import BatchState, Drain, Event, Verdict, VerdictState
+from dpq.types import BatchState, Drain, Event, VerdictState
 from dpq.views import events, words
 from dpq.views.limits import changes_of
 from dpq.views.words import say_drain, verdict_data
@@ -47,7 +47,6 @@ def peek(
     """Show the first tasks of one state, without popping them; the best or soonest first.
 
     Args:
-        count: Tasks to show at most.
         state: The state of the tasks.
         after: Start after this task.
     """
@@ -123,7 +122,7 @@ def _state(task: Task[Any]) -> str:
 
 @cmd.command
 def why(
-    task_id: Annotated[str | None, cmd.argument("[ID]")] = None,
+    task_id: Annotated[str | None, cmd.argument("ID")] = None,
     json: bool = False,
     url: cmd.Url = cmd.DEFAULT_URL,
     queue: cmd.Queue = cmd.DEFAULT_QUEUE,
@@ -141,7 +140,17 @@ def why(
             sentence = q.why(task_id)
         emit({"id": task_id, "sentence": sentence}) if json else say(sentence)
         return
-    verdict, last = _judged(url, queue, changed=not json)
+    last: list[Event] = []
+    try:
+        with DPQ[Any].from_url(url, queue) as q:
+            seen = looking(q)
+            verdict = seen.why()
+            with suppress(ResponseError):  # this user may not read events
+                last = [] if json else seen.admin.events(limit=1, kinds=CHANGES)
+    except RedisError as error:
+        if not (away := server_away_by(error, queue)):
+            raise
+        verdict = away
     if json:
         emit(verdict_data(verdict))
     else:
@@ -149,23 +158,6 @@ def why(
         _say_change(queue, last)
     if verdict.state in (VerdictState.SERVER_AWAY, VerdictState.UNKNOWN_QUEUE):
         raise typer.Exit(FAILED)
-
-
-def _judged(url: str, queue: str, *, changed: bool) -> tuple[Verdict, list[Event]]:
-    """Make the verdict on a queue, also if its server does not answer; add what changed last."""
-    last: list[Event] = []
-    try:
-        with DPQ[Any].from_url(url, queue) as q:
-            seen = looking(q)
-            verdict = seen.why()
-            if changed:
-                with suppress(ResponseError):  # this user may not read events
-                    last = seen.admin.events(limit=1, kinds=CHANGES)
-            return verdict, last
-    except RedisError as error:
-        if away := server_away_by(error, queue):
-            return away, last
-        raise
 
 
 def _say_change(queue: str, last: list[Event]) -> None:
@@ -186,10 +178,11 @@ def stats(
     history: Annotated[float | None, cmd.option("SECONDS", min=1)] = None,
     json: bool = False,
 ) -> None:
-    """Say how the queue stands; show its tasks in each state, its totals, and when it is empty.
+    """Say how the queue is doing: tasks in each state, totals, and when it will be empty.
 
-    The limits say when it is empty; with --watch, so does the rate at which tasks come and end. A
-    batch is watched until it is finished. Workers, the scheduler and the dashboard keep a history.
+    The limits tell when it will be empty; with --watch, so does the rate at which tasks come and
+    end. A batch is watched until it is finished. Workers, the scheduler and the dashboard keep a
+    history.
 
     Args:
         batch: Show this batch instead: its tasks left and done.
@@ -236,10 +229,19 @@ def _drains(q: DPQ[Any], seconds: float | None) -> Iterator[Drain]:
 
 
 def _batches(q: DPQ[Any], name: str, seconds: float | None) -> Iterator[BatchState]:
-    yield (state := q.batch(name))
-    while seconds is not None and not state.finished:
-        time.sleep(seconds)
+    for _ in _again(seconds):
         yield (state := q.batch(name))
+        if state.finished:
+            return
+
+
+def _again(seconds: float | None) -> Iterator[None]:
+    """Go on at once, and after each pause of that many seconds; if None, only once."""
+    yield
+    while seconds is not None:
+        sys.stdout.flush()
+        time.sleep(seconds)
+        yield
 
 
 def _redraw(screens: Iterable[Any], *, live: bool) -> None:
@@ -265,7 +267,7 @@ def queues(
     none = "this server knows no queue: a queue is known after its first push"
     with closing(open_url(url)) as opened:
         client = looking_client(opened.client)
-        while True:
+        for _ in _again(watch):
             found = _ask_all(client)
             if watch is not None and not json:
                 tables().clear()
@@ -273,10 +275,6 @@ def queues(
             for each in found:
                 if "verdict" in each and not json:
                     say(each["queue"], each["verdict"]["sentence"])
-            if watch is None:
-                break
-            sys.stdout.flush()
-            time.sleep(watch)
     if errors := sum("error" in each for each in found):
         raise Failed(f"{errors} of {many(len(found), 'queue')} cannot be read")
 

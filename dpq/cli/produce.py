@@ -16,7 +16,7 @@ from redis.exceptions import RedisError
 from rich.progress import BarColumn, TaskProgressColumn, TimeElapsedColumn
 
 from dpq import DPQ, Push, QueueFullError
-from dpq.batch.lines import BYTE_ORDER_MARK, Numbered, slices
+from dpq.batch.reader import BYTE_ORDER_MARK, Numbered, slices
 from dpq.cli import _command as cmd
 from dpq.cli._progress import Bar
 from dpq.cli._terminal import Failed, talk
@@ -43,7 +43,7 @@ _attempts = cmd.reader(
 def push(
     q: DPQ[Any],
     ctx: typer.Context,
-    payload: Annotated[str | None, cmd.argument("[JSON]")] = None,
+    payload: Annotated[str | None, cmd.argument("JSON")] = None,
     file: Annotated[Path | None, cmd.option("PATH")] = None,
     full: bool = False,
     priority: cmd.Number = 0,
@@ -78,19 +78,18 @@ def push(
         full: Each line is an object: payload, and options by name, such as on_duplicate. The
             options given here are the defaults.
         priority: Higher runs first (lower if the order is "min"): any 64-bit int, or float.
-        delay: Seconds until the task is ready.
         at: When it is ready, as 2026-12-24T18:00+01:00.
         group: Tasks of one group share a limit.
         key: A name that only one stored task has.
         on_duplicate: If the key is taken: keep, update, raise_priority, rerun or error.
         cost: The units it takes of each limit: 3, or by name, as in tokens=1800.
-        every: Run again every that many seconds.
-        cron: Run again at the times of 'M H D M W'.
+        every: Run again this often.
+        cron: Run again at these times, as 'minute hour day month weekday'.
         unique_for: Its key stays taken this long after its ack; inf: for ever.
 
     Seldom needed:
         max_attempts: Failures until it is dead; inf: never.
-        expires_in: If it has not started by then, it is dead.
+        expires_in: If it has not started within this time, it is dead.
         timezone: Time zone of --cron.
         batch: Its batch, which `dpq stats --batch` counts.
         seal: No more tasks of --batch are to come.

@@ -4,7 +4,6 @@ The progress is a bar at a terminal, else a line every 5 s; or lines of JSON.
 """
 
 import os
-import re
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -12,21 +11,25 @@ from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any
 
 import typer
 from rich.progress import BarColumn
 
-from dpq import AsyncDPQ, RateLimit
+from dpq import AsyncDPQ
 from dpq.batch import BatchJob, BatchOutcome, Progress, run_batch
 from dpq.cli import _command as cmd
 from dpq.cli._progress import Bar, repeated
 from dpq.cli._terminal import FAILED, INTERRUPTED, emit, talk
 from dpq.explain.pace import KEPT_SECONDS, Point, pace_of
 from dpq.limits import words
+from dpq.model.masking import mask
 from dpq.model.moments import say_moment
 from dpq.types import LimitState, QueueStats
 from dpq.worker.base import MAX_CONCURRENCY
+
+_rate = cmd.reader(words.read_word)
 
 
 @cmd.command
@@ -34,10 +37,7 @@ def run(
     ctx: typer.Context,
     file: Annotated[Path, cmd.argument("FILE.jsonl", exists=True, dir_okay=False)],
     url: Annotated[str, typer.Option("--url")],
-    limit: Annotated[
-        list[RateLimit] | None,  # quotas too, but typer takes no union
-        cmd.option("RATE", parser=cmd.reader(words.read_word)),
-    ] = None,
+    limit: Annotated[list[Any] | None, cmd.option("RATE", parser=_rate)] = None,
     save: Annotated[Path | None, cmd.option("FILE")] = None,
     also: Annotated[list[Path] | None, cmd.option("FILE", exists=True, dir_okay=False)] = None,
     ordered: bool = False,
@@ -113,7 +113,7 @@ def run(
     job = BatchJob(**{name: ctx.params[name] for name in names} | changed)
     root.params["url"] = job.server  # errors mask the password of this URL
     outcome = run_batch(job, partial(RunMeter, as_json=json))
-    tell_outcome(outcome, job.answers, as_json=json)
+    tell_outcome(outcome, job.answers, mask(job.server), as_json=json)
     raise typer.Exit(exit_code(outcome))
 
 
@@ -144,7 +144,7 @@ def _headers(given: list[str] | tuple[()], in_variables: list[str] | tuple[()]) 
 def _pair(text: str, flag: str, what: str) -> tuple[str, str]:
     name, colon, value = text.partition(":")
     name, value = name.strip(), value.strip()
-    if not (colon and value and re.fullmatch("[A-Za-z0-9!#$%&'*+.^_`|~-]+", name)):
+    if not (colon and name and value):
         raise typer.BadParameter(f"write it as 'NAME: {what}'", param_hint=flag)
     return name, value
 
@@ -206,7 +206,7 @@ class RunMeter(Progress):
         self._bar.show(f"{done} of {self.total}, {text}", done, self.total)
 
 
-def tell_outcome(outcome: BatchOutcome, save: Path, *, as_json: bool) -> None:
+def tell_outcome(outcome: BatchOutcome, save: Path, server: str, *, as_json: bool) -> None:
     """Say how a run has ended, and what to do about the rest."""
     if as_json:
         told = {name: getattr(outcome, name) for name in ("saved", "total", "dead", "left")}
@@ -225,8 +225,8 @@ def tell_outcome(outcome: BatchOutcome, save: Path, *, as_json: bool) -> None:
         talk(f"dead: {death}")
     if outcome.dead:
         talk(
-            f"dead letters: {outcome.dead}; `dpq --url SERVER --queue {outcome.queue} dead list` "
-            "shows them, --retry-dead sends them again"
+            f"dead letters: {outcome.dead}; `dpq --url {quote(server)} --queue {outcome.queue} "
+            "dead list` shows them, --retry-dead sends them again"
         )
     if outcome.left:
         talk(f"requests left: {outcome.left}; run the same command again to go on")

@@ -74,11 +74,7 @@ def release(
     delay: cmd.Seconds = 0,
     priority: cmd.Number | None = None,
 ) -> None:
-    """Give a task back. The attempt does not count, and the task keeps its position.
-
-    Args:
-        delay: Seconds until the task is ready.
-    """
+    """Give a task back. The attempt does not count, and the task keeps its position."""
     q.release(_held(q, task_id, token), delay, priority=priority)
     talk(f"released {task_id}")
 
@@ -96,8 +92,8 @@ def rate_limited(
 
     Args:
         seconds: Seconds from now, as in Retry-After.
-        scope: Close the member of the pool that the task runs as, or its group if there is no pool;
-            the group, or the queue if the task has no group; the queue; or only this task.
+        scope: What closes. member: the member of the pool that the task runs as, else its group;
+            group: its group, else the queue; queue; task: only this task.
         status: The status of the answer, if it was not 429.
     """
     q.rate_limited(_held(q, task_id, token), seconds, scope, status=status)
@@ -215,11 +211,7 @@ def list_(
     group: cmd.Name | None = None,
     json: bool = False,
 ) -> None:
-    """Show dead tasks with their reason and last error; the newest first.
-
-    Args:
-        count: Tasks to show at most.
-    """
+    """Show dead tasks with their reason and last error; the newest first."""
     any_of_them = reason is None and group is None
     skipped = max(0, q.stats().dead - count) if any_of_them else 0
     listed = operations_of(q).dead_list
@@ -232,7 +224,7 @@ def list_(
 @cmd.on_queue
 def replay(
     q: DPQ[Any],
-    ids: Annotated[list[str] | None, cmd.argument("[ID]...")] = None,
+    ids: Annotated[list[str] | None, cmd.argument("ID")] = None,
     everything: Annotated[bool, typer.Option("--all")] = False,
     reason: cmd.Text | None = None,
     group: cmd.Name | None = None,

@@ -9,7 +9,7 @@ import typer
 
 from dpq.cli import _command as cmd
 from dpq.cli._job import Job, run_task, work
-from dpq.cli._processes import Parent, children, end_with, report_through
+from dpq.cli._processes import Parent, children, report_through
 from dpq.cli._render import LEASES, WORKERS, report
 from dpq.cli._terminal import Failed, Log, emit, log_more, talk
 from dpq.cli.daemon import LOCAL, Address, HealthSource, PortNumber
@@ -49,8 +49,7 @@ def worker(
     log: Log = "text",
     health_port: PortNumber | None = None,
     health_host: Address = LOCAL,
-    child_of: Annotated[int | None, typer.Option(hidden=True, is_eager=True)] = None,
-    report_to: Annotated[int | None, typer.Option(hidden=True)] = None,
+    report_to: Annotated[int | None, typer.Option(hidden=True, is_eager=True)] = None,
     queue: cmd.Queues = None,
     url: cmd.Url = cmd.DEFAULT_URL,
 ) -> None:
@@ -92,8 +91,6 @@ def worker(
     job = Job(target, where, names, settings, drain, quiet, on_beat, log, source)
     if quiet:
         logging.getLogger("dpq").setLevel(logging.WARNING)
-    if child_of is not None:
-        end_with(child_of)
     if task is not None:
         run_task(job, task, force=force)
         return
@@ -150,11 +147,12 @@ def workers(
         count: With --leases: at most this many of a queue.
     """
     if quiet and unquiet:
-        raise typer.BadParameter("it goes with no --quiet", param_hint="--unquiet")
-    none = "no worker has reported; if a queue had no push so far, name it with --queue"
+        raise typer.BadParameter("give --quiet or --unquiet, not both")
     with closing(open_url(url)) as opened:
         names = [name.encode() for name in cmd.named_queues(ctx, queue, also=False)]
+        none = "no worker has reported"
         if not names:
+            none += "; if a queue had no push so far, name it with --queue"
             names = [*dict.fromkeys([*all_names(opened.client), cmd.DEFAULT_QUEUE.encode()])]
         if leases:
             _show_leases(opened.client, names, (count, worker, older_than), json)
@@ -172,7 +170,7 @@ def _show_leases(client: Any, names: Sequence[bytes], which: tuple[Any, ...], js
     answers = dict(ask_queues(client, names, lambda queue: queue.held(*which)))
     found = {name: leases for name, leases in answers.items() if isinstance(leases, list)}
     rows = [{"queue": name, **each.model_dump()} for name, few in found.items() for each in few]
-    report("leases", LEASES, rows, json=json, none="no such lease")
+    report("leases", LEASES, rows, json=json, none="no such task is running")
     if not json and which[0] in map(len, found.values()):
         talk(f"perhaps more: dpq workers --leases -n {10 * which[0]}")
     _show_errors(answers, json)
@@ -190,11 +188,8 @@ def _show_errors(answers: Mapping[str, Any], json: bool) -> None:
 def _told(client: Any, seen: Mapping[str, Any], worker: str, quiet: bool) -> dict[str, Any]:
     """Tell a worker in all queues that know it; return what they say then."""
     heard = {name: each.workers for name, each in seen.items() if not isinstance(each, Exception)}
-    names = {
-        name: {text for info in few for text in (info.name, info.id)} for name, few in heard.items()
-    }
-    known = [name.encode() for name, there in names.items() if worker in there]
-    if not known:
+    knows = (name for name, few in heard.items() if any(worker in (i.name, i.id) for i in few))
+    if not (known := [name.encode() for name in knows]):
         there = sorted({info.name for few in heard.values() for info in few})
         others = f"; there are {some_of(there)}" * bool(there)
         raise Failed(f"there is no worker {worker!r}{others}")

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from dpq import TaskState
 from dpq.limits.rules import rules_words
 from dpq.model.history import Event
+from dpq.model.moments import moment_of, say_moment
 from dpq.model.rates import many, span
 from dpq.model.reports import WorkerInfo
 
@@ -30,6 +31,11 @@ class EventText(NamedTuple):
     kind: str  # the kind of the event, as in `429`, `503` or `limit set`
     detail: str  # more about it, or ""
     until_ms: float | None = None  # the moment that belongs behind the detail, or None
+
+    def whole(self, at: datetime) -> str:
+        """Return the detail with its moment, as people read it at some time."""
+        until = "" if self.until_ms is None else f" {say_moment(moment_of(self.until_ms), at)}"
+        return self.detail + until
 
 
 def event_text(event: Event) -> EventText:
@@ -104,7 +110,7 @@ def changes(events: Sequence[Event], workers: Sequence[WorkerInfo], now_ms: floa
 def _words(event: Event) -> str:
     scope = {"": "", "*": " of every group"}.get(event.group, f" of group {event.group!r}")
     said = event_text(event)
-    return f"{said.kind}{scope}: {said.detail}" if said.detail else said.kind + scope
+    return ": ".join(filter(None, (said.kind + scope, said.whole(event.at))))
 
 
 def failures(events: Sequence[Event], now_ms: float) -> dict[str, list[tuple[str, int]]]:

@@ -98,6 +98,7 @@ def test_seconds_are_also_said_in_minutes_and_hours(run: Run, q: DPQ) -> None:
     left = q.get(task_id).visible_until - datetime.now(UTC)
     assert 280 < left.total_seconds() <= 300
     assert "for 5400 s" in run("admin", "pause", "1h30m").stderr
+    assert re.search(r" ago: paused: by .*, until .* UTC\n", run("why").stderr)
     run("admin", "resume")
     task = one(run("pop", "--id", task_id, "--force", "--visibility", "90s"))
     left = datetime.fromisoformat(task["visible_until"]) - datetime.now(UTC)
@@ -112,7 +113,7 @@ def test_push_reads_payloads_line_by_line(run: Run, q: DPQ) -> None:
     tasks = [q.get(task_id) for task_id in result.stdout.split()]
     assert [task.payload for task in tasks] == [{"n": 1}, "zwölf", None, 4]
     assert {(task.priority, task.group) for task in tasks} == {(7, "g")}
-    assert told(result) == f"pushed 4 tasks to '{q.queue_name}'"
+    assert result.stderr == f"pushed 4 tasks to '{q.queue_name}'\n"
 
 
 def test_push_into_a_full_queue(run: Run, q: DPQ) -> None:
@@ -333,9 +334,7 @@ def test_stats_counts(run: Run, q: DPQ) -> None:
         "drain": q.admin.drain().model_dump(),
         "verdict": {"sentence": str(q.why()), **q.why().model_dump(mode="json")},
     }
-    table = run("stats").stdout
-    assert re.search(r"ready +1\n", table)
-    assert re.search(r"delayed +1\n", table)
+    assert re.search(r"ready +1\ndelayed +1\n", run("stats").stdout)
 
 
 def read_until(process: subprocess.Popen[str], word: str) -> str:
@@ -633,14 +632,17 @@ def test_the_help_is_enough_to_start() -> None:
     assert CliRunner().invoke(app, ["--version"]).stdout == f"dpq {dpq.__version__}\n"
 
 
-def test_a_reader_that_leaves_is_no_crash(url: str, name: str, q: DPQ) -> None:
-    """When stdout is closed early the program ends by itself, without a word."""
-    q.push_many(dpq.Push(payload="x" * 1000) for _ in range(1000))
+def test_a_stdout_that_takes_not_all_is_no_crash(url: str, name: str, q: DPQ, monkeypatch) -> None:
+    """If it is closed early, the program ends without a word; a letter that it lacks is escaped."""
+    q.push_many(dpq.Push(payload="ä" * 1000) for _ in range(1000))
     with start("--url", url, "peek", "--json", "-n", 1000, "--queue", name) as process:
         process.stdout.readline()
         process.stdout.close()
         assert process.stderr.read() == ""
     assert process.returncode == 1
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    with start("--url", url, "peek", "--queue", name) as process:
+        assert '"\\xe4' in process.stdout.read()
 
 
 INTERRUPTED = """
@@ -753,7 +755,6 @@ def test_a_result_is_waited_for(run: Run, q: DPQ, monkeypatch: pytest.MonkeyPatc
     q.progress(task, 1, 4, "page 1")
     assert "has not ended" in run("get", task_id, "--wait", 0, code=1).stderr
     assert "not JSON" in run("task", "ack", task_id, task.token, "--result", "{", code=2).stderr
-    told_of = "dpq.cli.look._state"
     state = dpq.cli.look._state
 
     def end_it(task: Any) -> str:
@@ -761,11 +762,12 @@ def test_a_result_is_waited_for(run: Run, q: DPQ, monkeypatch: pytest.MonkeyPatc
             run("task", "ack", task_id, task.token, "--result", '{"a": [1]}', "--keep", "60")
         return state(task)
 
-    monkeypatch.setattr(told_of, end_it)
+    monkeypatch.setattr("dpq.cli.look._state", end_it)
     found = run("get", task_id, "--wait")
     assert found.stdout == '{"a":[1]}\n'
     assert f"{task_id} running (attempt 1 of 10) 1 of 4 (25%): page 1\n" in found.stderr
     assert "knows nothing" in run("get", "x", "--wait", 0, code=1).stderr
     dead = bury(q, "broken")
+    assert "  0/10  " in run("dead", "list").stdout  # attempts that have failed
     for words in (["--wait"], ["--wait", "0"]):
         assert "is dead (broken)" in run("get", dead, *words, code=1).stderr

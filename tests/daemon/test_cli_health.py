@@ -87,7 +87,7 @@ def test_a_worker_of_this_host(run: Run, q: DPQ) -> None:
 def test_leases(run: Run, q: DPQ) -> None:
     """Who holds what since when, as a table or as JSON."""
     q.push("x", group="g\u2028")
-    assert "no such lease" in run("workers", "--leases").stderr
+    assert "no such task is running" in run("workers", "--leases").stderr
     q.push("y")
     a, b = q.pop_many(2)
     beat(q, "bee", a)

@@ -319,7 +319,7 @@ def test_the_meter_counts_from_its_begin(capsys):
         ({"left": 1}, 130, "requests left: 1; run the same command again"),
         ({"refused_here": {"429": 1, "503": 2, "no answer": 1}}, 0, "429s 1, 503s 2, no answer 1,"),
         ({"left": 1, "stopped": "401"}, 1, "stopped: 401"),
-        ({"dead": 1, "deaths": ("line 2: 400: no",)}, 1, "dead: line 2: 400: no"),
+        ({"dead": 1, "deaths": ("2: no",)}, 1, "dead: 2: no\ndead letters: 1; `dpq --url emb"),
         ({"missing": 1, "alone": True}, 1, "results missing in a"),
         ({"missing": 1}, 0, "results missing in a"),  # others have worked beside it
     ],
@@ -328,7 +328,7 @@ def test_how_a_run_ends(changes, code, said, capsys):
     """The exit code and the last lines say how it went, and what to do."""
     ended = outcome(**changes)
     assert exit_code(ended) == code
-    tell_outcome(ended, Path("a"), as_json=False)
+    tell_outcome(ended, Path("a"), "embedded:a.queue", as_json=False)
     assert said in capsys.readouterr().err
 
 

@@ -87,8 +87,7 @@ def test_a_fault_of_its_own_is_shown_without_what_steers(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """An error that nobody has expected ends the program with a traceback that is safe, too."""
-    error = RuntimeError(ALL)
-    show_fault(RuntimeError, error, error.__traceback__)
+    show_fault(RuntimeError, RuntimeError(ALL), None)
     said = capsys.readouterr().err
     assert "RuntimeError" in said
     assert not steers(said.replace("\n", ""))

@@ -198,11 +198,12 @@ def test_a_task_that_may_not_run_is_not_run(url: str, name: str, imported: None,
 def test_several_queues(run_here: Run, q: DPQ) -> None:
     """Each --queue is asked, in the order given; the settings reach the worker."""
     second = DPQ(q.redis, f"{q.queue_name}-2")
-    named(q, "plain")
+    q.push({"task": "plain"}, delay=0.3)
     named(second, "plain")
     words = ["--queue", second.queue_name, "--order", "round_robin", "--prefetch", 5]
     said = run_here("shop:plain", "--drain", *words, "--visibility", 9, "--time-limit", 8)
     assert f"on {second.queue_name}, {q.queue_name}, 1 at once" in said
+    assert "draining: 0 of 2 tasks, 1 delayed\n" in said
     assert (q.stats().acked, second.stats().acked) == (1, 1)
     second.admin.drop()
     second.close()
@@ -319,7 +320,7 @@ def test_processes_share_the_work_and_end_together(
     wait_for(lambda: len(pids(q) - {victim}) == 2, q.admin.workers)
     assert other in pids(q) - {process.pid}
     wait_for(lambda: len(list(here.glob("begun *"))) == 5, q.stats)
-    children = [line for line in processes(name) if "--child-of" in line]
+    children = [line for line in processes(name) if "--report-to" in line]
     assert len(children) == 2
     assert url not in "".join(children)
     process.send_signal(signal.SIGINT)
@@ -333,7 +334,7 @@ def test_processes_share_the_work_and_end_together(
 def test_files_of_the_current_directory_are_not_run_instead(
     url: str, q: DPQ, here: Path, name: str
 ) -> None:
-    """A redis.py, queue.py or dpq.py beside the handlers is neither imported nor run by a child."""
+    """No redis.py or dpq.py there is run by a child, which ends when its parent is killed."""
     for each in ("redis", "queue", "dpq", "typer", "threading"):
         (here / f"{each}.py").write_text(f"open('{each} was run', 'w'); raise SystemExit(0)")
     named(q, "plain")
@@ -349,17 +350,15 @@ def test_files_of_the_current_directory_are_not_run_instead(
             wait_for(lambda: (here / "begun").exists() or process.poll() is not None, q.stats)
             (here / "go").touch()
             wait_for(lambda: q.stats().acked or process.poll() is not None, q.stats)
-            process.terminate()
-            told(process)
         finally:
             process.kill()
+    wait_for(lambda: not processes(name), lambda: processes(name))
     assert q.stats().acked == 1
     assert not list(here.glob("* was run"))
 
 
 def run_parent(monkeypatch: pytest.MonkeyPatch, *made: Child) -> int:
     """Look after children, without a pause between two starts."""
-    monkeypatch.setattr(_processes, "FIRST_PAUSE_SECONDS", 0.0)
     monkeypatch.setattr(_processes, "LONGEST_PAUSE_SECONDS", 0.0)
     monkeypatch.setattr(_processes, "POLL_SECONDS", 0.001)
     return Parent(made).run()
