@@ -69,7 +69,7 @@ class Survey(NamedTuple):
     fault: str  # its last error
     recurs: str  # the id of the newest dead letter that recurs, or ""
     recurs_died_of: str
-    keyed: int  # of the newest dead letters, those with a key
+    keyed: int  # of the newest dead letters, those with a key that would be free after an ack
     key: str  # such a key
     key_task: str  # the id of its task
     batch: str  # a batch of which no task has ended for an hour, though a task waits for its end

@@ -335,8 +335,13 @@ def _only_dead(facts: Facts) -> Verdict | None:
 def _moving(facts: Facts) -> Verdict | None:
     if facts.idle:
         return None
-    running = many(facts.survey.leases, "is running", "are running")
-    said = [f"{tasks_are(facts.due)}, and {running}"]
+    leases = facts.survey.leases
+    if facts.due or leases:
+        running = many(leases, "is running", "are running") if leases else "none is running"
+        said = [f"{tasks_are(facts.due) if facts.due else 'no task is due'}, and {running}"]
+    else:
+        ended = many(facts.pace.acked, "task was finished", "tasks were finished")
+        said = [f"no task is due or running now; {ended} in the last minutes"]
     if facts.due and facts.drain.state in ("clears", "even", "will not drain"):
         said.append(facts.drain.say)
     elif facts.due and facts.pace.kind == "stopped":
@@ -595,8 +600,9 @@ def _warnings(facts: Facts) -> Iterator[tuple[Warned, str, dict[str, str]]]:
         said = f"the recurring task {task} is dead: {survey.recurs_died_of}"
         yield Warned.SCHEDULE_DIED, said, {"task": task}
     if count := survey.keyed:
-        letters = many(count, "dead letter keeps its key", "dead letters keep keys")
-        said = f"{letters}, {survey.key!r}: a push with it may add no task"
+        several = f"dead letters keep their keys, such as {survey.key!r}"
+        letters = many(count, f"dead letter keeps its key, {survey.key!r}", several)
+        said = f"{letters}: a push with that key may add no task"
         yield Warned.KEY_HELD, said, {"task": survey.key_task}
     if batch := survey.batch:
         left, since = survey.batch_left, facts.say(survey.batch_since_ms)

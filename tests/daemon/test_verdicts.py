@@ -4,6 +4,7 @@ The runbook (docs/operations.md) is the other half of the table: it has what to 
 """
 
 import json
+import math
 import re
 import shlex
 import shutil
@@ -238,7 +239,7 @@ def whole_queue_429(q: DPQ, clock: Clock) -> None:
     q.rate_limited(q.pop().task, 90, scope="queue")
 
 
-@incident(S.MOVING, "3 tasks are due, and 0 are running")
+@incident(S.MOVING, "3 tasks are due, and none is running")
 def due_where_it_stands(q: DPQ, clock: Clock) -> None:
     q.push("its lease has ended")
     q.pop(visibility=5)
@@ -346,8 +347,9 @@ def only_delayed(q: DPQ, clock: Clock) -> None:
 
 @incident(S.ONLY_DEAD, "3 tasks are dead; the last died: no page 2", True)
 def only_dead(q: DPQ, clock: Clock) -> None:
+    """Pages of a crawl: no warning says that they keep their keys, as their pushes wanted."""
     for n in range(3):
-        q.push(n)
+        q.push(n, key=f"page-{n}", unique_for=math.inf)
         q.bury(q.pop().task, f"no page {n}")
 
 
@@ -375,7 +377,7 @@ def one_quiet(q: DPQ, clock: Clock) -> None:
     q.admin.quiet("w2")
 
 
-@incident(S.MOVING, "4 tasks are due, and 0 are running; 1 attempt has failed")
+@incident(S.MOVING, "4 tasks are due, and none is running; 1 attempt has failed")
 def moving(q: DPQ, clock: Clock) -> None:
     fill(q)
     remember(q)
@@ -438,7 +440,7 @@ def a_key_gets_401(q: DPQ, clock: Clock) -> None:
     clock.advance(1)
 
 
-@incident(S.MOVING, "0 tasks are due, and 0 are running; ", fires="DeadGrowing")
+@incident(S.MOVING, "or running now; 3 tasks were finished in the", fires="DeadGrowing")
 def flows_beside_the_dead(q: DPQ, clock: Clock) -> None:
     """A task has died long ago; between two tasks of now nothing is due."""
     only_dead(q, clock)
