@@ -6,22 +6,19 @@ moments with what came and ended. Source: docs/design.md, "Drain time".
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from dpq.explain.incidents import LONGEST_SECONDS, Drain, DrainState
+from pydantic import BaseModel, ConfigDict
+
 from dpq.explain.pace import UNKNOWN, Pace
+from dpq.explain.survey import Survey
 from dpq.limits.limits import EVERY_GROUP, quota_text
 from dpq.limits.pools import UNTIL_OPENED_MS
 from dpq.limits.rules import LimitRules
 from dpq.limits.words import rate_text
-from dpq.model.rates import few, per_text, span
+from dpq.model.rates import few, per_text, span, span_between
 from dpq.model.reports import QueueStats
 from dpq.script.values import read_fields, read_texts
-
-if TYPE_CHECKING:
-    from dpq.explain.survey import Survey
-
-__all__ = ["Drain"]
 
 MAX_OVER_SECONDS = 3600
 """Seconds that a drain time is measured over at most."""
@@ -31,6 +28,49 @@ COVERED = 0.9
 
 STALLED_PER_HOUR = 0.01
 """The share of the backlog that must end in an hour; below it the queue is stalled."""
+
+DrainState = Literal["clears", "stalled", "will not drain", "even", "unknown", "none due", "empty"]
+
+LONGEST_SECONDS = 20 * 365 * 86_400.0
+"""Seconds: every delay ends sooner. A group with a later end is closed until a user opens it."""
+
+
+class Drain(BaseModel):
+    """The time until all tasks that are due now have started.
+
+    Attributes:
+        seconds: The seconds until then, about; 0.0 if no task is due, None if it is not known.
+        state: `clears`; `stalled`: hardly any task ends; `will not drain`: more come than end;
+            `even`: about as many come as end; `unknown`: no limit says it, and nothing was
+            measured; `none due`: all that is left is delayed or invisible; `empty`: no live task
+            is left.
+        because: What is slowest, in words; for `none due`, when the next task is due.
+        backlog: The tasks that are due and have not begun.
+        low: The least seconds until then, by the scatter of what came and ended; None if that does
+            not decide.
+        high: The most seconds; None if they are not known.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    seconds: float | None
+    state: DrainState
+    because: str
+    backlog: int
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def say(self) -> str:
+        """Say when all will have begun: `all begun in 30 to 40 m`; or why that is not known."""
+        if self.seconds is None or self.state != "clears":
+            return self.because
+        if self.seconds > LONGEST_SECONDS:
+            return "not before it is opened"
+        if self.low is None:
+            return f"all begun in {span(self.seconds)}"
+        high = math.inf if self.high is None else self.high
+        return f"all begun in {span_between(self.low, high)}"
 
 
 class Scope(NamedTuple):
@@ -121,7 +161,7 @@ def drain_of(look: DrainLook, pace: Pace = UNKNOWN, group: str | None = None) ->
     return said("clears", because, by_limits)
 
 
-def nothing_due(stats: QueueStats, survey: "Survey", *, exists: bool) -> Drain:
+def nothing_due(stats: QueueStats, survey: Survey, *, exists: bool) -> Drain:
     """Say what is left of a queue of which no task is due."""
     left = [f"{survey.leases} invisible"] * (survey.leases > 0)
     if stats.delayed and survey.due_ms is not None:

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from dpq.explain.drain import DrainLook, Paper, drain_of, nothing_due, read_drain
+from dpq.explain.drain import DrainLook, Paper, Scope, drain_of, nothing_due, read_drain
 from dpq.explain.incidents import UNATTENDED
 from dpq.explain.pace import CHANGED_SECONDS, COVERED_SECONDS, Pace, Point, pace_of
 from dpq.explain.survey import Explained, Overview, Survey, read_survey
-from dpq.explain.verdict import Verdict, VerdictState, near_group, one_apart, verdict_of
+from dpq.explain.verdict import Verdict, VerdictState, verdict_of
 from dpq.explain.verdict_facts import ASKED_SECONDS, Facts
 from dpq.explain.waiting import Waiting, explain, read_waiting
+from dpq.limits.limits import EVERY_GROUP
 from dpq.limits.rules import LimitRules
 from dpq.model.errors import TaskNotFoundError
 from dpq.model.history import FAILED_KINDS, Event
@@ -30,7 +31,7 @@ FAILURES = 200
 """Failed attempts, of which the commonest error and the culprit are told."""
 
 NEAR = 3
-"""Queues with nearly the same name that are looked at."""
+"""Queues with nearly the same name, and groups without a limit, that are looked at."""
 
 NAMED, LARGEST, LAST_TO_OPEN = 50, 50, 20
 """Numbers of groups from which a drain time is computed: groups with a limit of their own, the
@@ -102,7 +103,7 @@ class Operations(QueueOperations[P]):
             look = look or (yield from self.drain_look())
         else:
             look = DrainLook(seen.survey.now_ms, seen.paused_until, seen.due)
-        near = near_group(look.scopes)
+        near = _near_group(look.scopes)
         facts = Facts(self.description.name, *seen, pace, drain_of(look, pace), near=near)
         if not seen.due:
             facts = facts._replace(drain=nothing_due(*seen[:2], exists=facts.exists))
@@ -151,3 +152,21 @@ class Operations(QueueOperations[P]):
         now = yield from self.drain_look(field)
         text = rules.text(int(now.now)) if rules else ""
         return Paper(stands, every, now, (yield from self.drain_look(field, text)))
+
+
+def one_apart(one: str, other: str) -> bool:
+    """Return True if two names differ by one letter or number."""
+    short, long = sorted((one, other), key=len)
+    n = next((n for n, each in enumerate(short) if each != long[n]), len(short))
+    return short != long and long[n + 1 :] in (short[n:], short[n + 1 :])
+
+
+def _near_group(scopes: Sequence[Scope]) -> str:
+    """Name a group with tasks and no limit beside one with a limit and no tasks, or return ""."""
+    named = [scope for scope in scopes if scope.group not in ("", EVERY_GROUP)]
+    idle = [scope.group for scope in named if scope.rated and not scope.waiting]
+    free_ones = [scope.group for scope in named if scope.waiting and not scope.rules]
+    for free in free_ones[:NEAR]:
+        if near := next((group for group in idle if one_apart(group, free)), None):
+            return f"group {free!r} has no limit; group {near!r}, one letter away, has one, unused"
+    return ""

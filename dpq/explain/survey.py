@@ -6,6 +6,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from dpq.explain.incidents import PACED, REASONS, VerdictState
 from dpq.explain.pace import Point
 from dpq.limits.pools import UNTIL_OPENED_MS
 from dpq.limits.states import LimitState
@@ -32,6 +33,21 @@ class Held(NamedTuple):
     permits_until_ms: float | None  # the time when the first of these leases ends
     limited: News | None  # its last 429
     closed: News | None  # its last closing by hand
+
+    @property
+    def name(self) -> str:
+        """Its name in a sentence."""
+        return "the queue" if self.state.group is None else f"group {self.state.group!r}"
+
+    @property
+    def kind(self) -> VerdictState:
+        """The state of a queue that its limit holds."""
+        return REASONS.get(self.state.reason or "", PACED)[0]
+
+    @property
+    def opens_ms(self) -> float | None:
+        """The moment at which it opens by itself, or None."""
+        return self.state.opens_at.timestamp() * 1000 if self.state.opens_at else None
 
     @property
     def held_ms(self) -> float | None:
@@ -128,7 +144,7 @@ class Explained(NamedTuple):
 
 
 def read_survey(reply: list[Any]) -> Survey:
-    """Read the reply of the script survey ."""
+    """Read the reply of the script survey."""
     values, held, states, holders, events, server = map(read_texts, reply)
     news = {
         (kind, group): News(float(at) if at.isdecimal() else 0.0, detail)
@@ -151,10 +167,8 @@ def read_survey(reply: list[Any]) -> Survey:
 
 
 def _first_opening(seen: Survey) -> float | None:
-    """Return the time when the first closed group opens, ms; None if none of them does by
-    itself."""
-    shut = [each.state for each in seen.held[1:] if not each.state.open]
+    """Return the ms at which the first closed group opens; None if none does by itself."""
+    shut = [each for each in seen.held[1:] if not each.state.open]
     if len(shut) == seen.closed:  # a group that keeps its order is looked at before it opens
-        moments = (state.opens_at.timestamp() * 1000 for state in shut if state.opens_at)
-        return min(moments, default=None)
+        return min((each.opens_ms for each in shut if each.opens_ms), default=None)
     return None if seen.opens_ms is None or seen.opens_ms >= UNTIL_OPENED_MS else seen.opens_ms

@@ -1,24 +1,21 @@
 """The facts of a verdict, and its values: all that its rules share. No I/O."""
 
-from __future__ import annotations  # Survey is loaded for types only
-
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
-from dpq.explain.incidents import REMEDIES, SEVERITIES, Drain, Severity, VerdictState, Warned
+from dpq.explain.drain import Drain
+from dpq.explain.incidents import REMEDIES, SEVERITIES, Severity, VerdictState, Warned
 from dpq.explain.pace import Pace
+from dpq.explain.survey import Survey
 from dpq.limits.pools import UNTIL_OPENED_MS
 from dpq.model.history import Event
 from dpq.model.moments import say_moment
 from dpq.model.rates import many, span
 from dpq.model.reports import QueueStats, WorkerInfo
-
-if TYPE_CHECKING:
-    from dpq.explain.survey import Survey
 
 LATE_SECONDS = 20.0
 """Seconds without a heartbeat after which a worker is late: two are missing."""
@@ -112,6 +109,20 @@ class Facts(NamedTuple):
         return not (self.due or self.survey.leases or self.pace.lately)
 
     @property
+    def alive(self) -> list[WorkerInfo]:
+        """The workers that are not late."""
+        return [worker for worker in self.workers if worker.seen_seconds <= LATE_SECONDS]
+
+    @property
+    def others_ask(self) -> bool:
+        """True if another consumer takes tasks than workers that are late or quiet."""
+        asked, leases = self.survey.asked_ms or 0.0, self.survey.leases
+        moments = [(each.quiet_since or each.seen).timestamp() * 1000 for each in self.workers]
+        lately = self.seconds_since(asked) <= ASKED_SECONDS
+        asks = lately and asked > max(moments, default=0.0) + BEAT_SECONDS * 1000
+        return asks or leases > sum(worker.holds for worker in self.workers)
+
+    @property
     def exists(self) -> bool:
         """True if anything of the queue is stored."""
         stats = self.stats
@@ -121,6 +132,11 @@ class Facts(NamedTuple):
     def seconds_since(self, at_ms: float | None) -> float:
         """Return the seconds since a moment; infinity without one."""
         return float("inf") if at_ms is None else round(max(0.0, self.now - at_ms) / 1000, 3)
+
+    def worker_of(self, task_id: str) -> str:
+        """Name the worker of a task that it runs longest, or return ""."""
+        found = (each for each in self.workers if each.longest_task == task_id)
+        return next(map(worker_name, found), "")
 
     def usual(self) -> str:
         """Say how long runs take."""
@@ -173,26 +189,6 @@ def hangs(stats: QueueStats, seconds: float) -> bool:
     return seconds > (max(HANGS_SECONDS, HANGS_TIMES * run.p99) if run else HANGS_UNKNOWN)
 
 
-def alive(workers: Iterable[WorkerInfo]) -> list[WorkerInfo]:
-    """Return the workers that are not late."""
-    return [worker for worker in workers if worker.seen_seconds <= LATE_SECONDS]
-
-
-def awake(workers: Iterable[WorkerInfo]) -> list[WorkerInfo]:
-    """Return the workers that take new tasks: all but the quiet ones."""
-    return [worker for worker in workers if not worker.quiet_since]
-
-
-def others_ask(survey: Survey, workers: Sequence[WorkerInfo]) -> bool:
-    """Return True if another consumer takes tasks than workers that are late or quiet."""
-    moments = [(worker.quiet_since or worker.seen).timestamp() for worker in workers]
-    asked = (survey.asked_ms or 0.0) / 1000
-    lately = survey.now_ms / 1000 - asked <= ASKED_SECONDS
-    if lately and asked > max(moments, default=0.0) + BEAT_SECONDS:
-        return True
-    return survey.leases > sum(worker.holds for worker in workers)
-
-
 def moment_of(at_ms: float | None) -> datetime | None:
     """Convert a time of the server; None without one, and for a moment that never comes."""
     if at_ms is None or not 0 <= at_ms < UNTIL_OPENED_MS:
@@ -209,3 +205,20 @@ def worker_name(info: WorkerInfo) -> str:
     if info.host in info.name:
         return f"{info.name} (pid {info.pid})" if str(info.pid) not in info.name else info.name
     return f"{info.name} on {info.host} (pid {info.pid})"
+
+
+SILENT = "no answer"
+"""The first words of what is said of a server that takes a connection, but does not answer."""
+
+
+def server_away(queue: str, error: object, since_ms: float) -> Verdict:
+    """Make the verdict on a queue whose server does not answer since a moment."""
+    since, silent = moment_of(since_ms), str(error).startswith(SILENT)
+    return Verdict(
+        queue=queue,
+        state=VerdictState.SERVER_AWAY,
+        because=f"the server has not answered since {since:%Y-%m-%d %H:%M:%S} UTC: {error}",
+        since=since,
+        what_to_do=REMEDIES["server silent" if silent else "server away"],
+        needs_person=True,
+    )

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from dpq.explain.verdict import PACED, REASONS
+from dpq.explain.incidents import PACED, REASONS
 from dpq.limits.limits import RateLimit, quota_text
 from dpq.limits.pools import UNTIL_OPENED_MS
 from dpq.limits.states import LimitState, MemberState, last_to_open, spent_quota, spent_words

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from dpq import DPQ, ConfigurationError, RateLimit
-from dpq.explain.drain import DrainLook, Paper, drain_of
-from dpq.explain.incidents import LONGEST_SECONDS
+from dpq.explain.drain import LONGEST_SECONDS, DrainLook, Paper, drain_of
 from dpq.limits.limits import EVERY_GROUP, most_granted, quota_text
 from dpq.limits.pools import MAX_MEMBERS
 from dpq.limits.rules import LimitRules, limit_words, plain_rules

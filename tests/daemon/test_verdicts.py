@@ -29,8 +29,9 @@ from dpq import DPQ, Adaptive, Push, Quota
 from dpq.cli import app
 from dpq.explain.drain import Drain
 from dpq.explain.incidents import OF_SERVER, REMEDIES, Warned
+from dpq.explain.operations import one_apart
 from dpq.explain.pace import Pace
-from dpq.explain.verdict import one_apart, verdict_of
+from dpq.explain.verdict import verdict_of
 from dpq.explain.verdict_facts import Facts
 from dpq.metrics import Exporter
 from dpq.model.producer import Producer
