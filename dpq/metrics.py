@@ -63,15 +63,9 @@ STATES = ("ready", "delayed", "invisible", "waiting", "dead")
 HELD = ("following", "seen_keys")
 """Counts of what a queue holds beside `STATES`."""
 
-PARTED = ("buried", "rate_limited")
-"""Totals whose parts are totals as well: `buried_expired`, `rate_limited_503`."""
-
-DEATHS, STATUSES = (
-    [name.removeprefix(f"{total}_") for name in QueueStats.model_fields if f"{total}_" in name]
-    for total in PARTED
-)
-"""The classes of `dpq_buried_total`, all others are `other`; and the statuses of answers, all
-others are 429."""
+PARTED = {"buried": ("dpq_buried", "other"), "rate_limited": ("dpq_limit_answers", "429")}
+"""Totals whose parts are totals as well, such as `buried_expired`: the counter of the parts, and
+the label of the rest."""
 
 _ABOUT = dict(
     re.findall(r"^ +(\w+): (.+?)(?=\n +\w+: |\n\n|\Z)", QueueStats.__doc__ or "", re.M | re.S)
@@ -80,7 +74,7 @@ _ABOUT = dict(
 TOTALS = {
     f"dpq_{OTHER_NAMES.get(name, name)}": (name, " ".join(_ABOUT.get(name, "").split()))
     for name, field in QueueStats.model_fields.items()
-    if field.default == 0 and name not in (*STATES, *HELD) and not name.startswith(PARTED)
+    if field.default == 0 and name not in (*STATES, *HELD) and not name.startswith((*PARTED,))
 }
 """Counters of queues: their name without `_total`, the field of the statistics, and their help.
 Each total of the statistics is one, unless its parts have labels."""
@@ -333,14 +327,13 @@ def _tell_counts(tell: Tell, stats: QueueStats) -> None:
     for name, (attribute, _) in TOTALS.items():
         tell(name, getattr(stats, attribute))
     tell("dpq_oldest_due_seconds", stats.oldest_ready_seconds or 0)
-    for name, total, parts, rest in (
-        ("dpq_buried", "buried", DEATHS, "other"),
-        ("dpq_limit_answers", "rate_limited", STATUSES, "429"),
-    ):
-        counts = {part.replace("_", " "): getattr(stats, f"{total}_{part}") for part in parts}
-        left = getattr(stats, total) - sum(counts.values())
-        for part, count in {**counts, rest: left}.items():
-            tell(name, max(0, count), part)
+    for total, (name, rest) in PARTED.items():
+        fields = [field for field in QueueStats.model_fields if field.startswith(f"{total}_")]
+        counts = [getattr(stats, field) for field in fields]
+        parts = [field.removeprefix(f"{total}_").replace("_", " ") for field in fields]
+        left = max(0, getattr(stats, total) - sum(counts))
+        for part, count in zip([*parts, rest], [*counts, left], strict=True):
+            tell(name, count, part)
 
 
 def _tell_state(tell: Tell, snapshot: Snapshot) -> None:
