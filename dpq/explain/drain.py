@@ -112,6 +112,12 @@ class DrainLook(NamedTuple):
     backlog: int
     scopes: Sequence[Scope] = ()
 
+    @property
+    def begun(self) -> dict[str, float]:
+        """When limits have let all due tasks of each group start, where they say it."""
+        told = (each for each in self.scopes if each.rated and each.waiting and not each.unreadable)
+        return {each.group: each.clears for each in told if each.clears < UNTIL_OPENED_MS}
+
 
 class Paper(NamedTuple):
     """A change of a limit on paper. Rules are as `plain_rules` writes them, "" for none."""

@@ -59,17 +59,6 @@ def gauges(state: LimitState) -> list[dict[str, Any]]:
     return found
 
 
-def drain_ms(state: LimitState, now_ms: float) -> float | None:
-    """Compute when all waiting tasks of a scope will have begun, if each costs one request."""
-    times = []
-    for gauge in gauges(state):
-        if gauge["unit"] == "" and gauge["left"] is not None:
-            missing = max(0.0, state.waiting - max(0.0, gauge["left"]))
-            times.append(missing / gauge["a_second"] * 1000)
-    opens = state.opens_at.timestamp() * 1000 if state.opens_at else now_ms
-    return max(opens, now_ms) + max(times) if times and state.waiting else None
-
-
 # A change
 
 

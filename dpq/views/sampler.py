@@ -100,6 +100,7 @@ class Snapshot(NamedTuple):
     pace: Pace
     samples: list[Point]
     verdict: Verdict
+    begun: dict[str, float]  # the ms at which limits have let all due tasks of a group start
 
 
 class Watch:
@@ -141,7 +142,9 @@ class Watch:
         if seen.bound_by_limits and self._clock() - self._looked >= LIMITS_SECONDS:
             self._look, self._looked = (yield from queue.drain_look()), self._clock()
         verdict = yield from queue.judge(seen, pace, self._look)
-        return Snapshot(seen.stats, seen.survey, seen.workers, pace, self._samples, verdict)
+        begun = self._look.begun if self._look and seen.bound_by_limits else {}
+        shown = pace, self._samples, verdict, begun
+        return Snapshot(seen.stats, seen.survey, seen.workers, *shown)
 
     @property
     def _latest(self) -> float:

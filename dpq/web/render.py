@@ -16,7 +16,7 @@ from dpq.model.display import attempt_of
 from dpq.model.payload import bytes_text
 from dpq.model.rates import many, span
 from dpq.views.events import event_text, kind_text, limited_by
-from dpq.views.limits import drain_ms, gauges
+from dpq.views.limits import gauges
 from dpq.views.used import hour_chart, hour_text, used_by
 from dpq.views.words import number, say_drain, say_schedule, say_state
 from dpq.views.workers import say_quiet
@@ -135,7 +135,7 @@ def environment() -> Environment:
     filters: list[Any] = [attempt_of, coded, event_text, kind_text, moment, number, one_line_of]
     filters += [pretty, quota_text, rate, schedule, span]
     made.filters |= {function.__name__: function for function in filters}
-    functions: list[Any] = [drain_ms, drawn, gauges, hangs, hour_chart, hour_text, limited_by]
+    functions: list[Any] = [drawn, gauges, hangs, hour_chart, hour_text, limited_by]
     functions += [many, points, say_drain, say_quiet, say_state, spent, used_by]
     made.globals |= {function.__name__: function for function in functions}
     return made
