@@ -11,13 +11,12 @@ from typing import Any, Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict
 
 from dpq.explain.pace import UNKNOWN, Pace
-from dpq.explain.survey import Survey
+from dpq.explain.survey import Overview
 from dpq.limits.limits import EVERY_GROUP, quota_text
 from dpq.limits.pools import UNTIL_OPENED_MS
 from dpq.limits.rules import LimitRules
 from dpq.limits.words import rate_text
 from dpq.model.rates import few, per_text, span, span_between
-from dpq.model.reports import QueueStats
 from dpq.script.values import read_fields, read_texts
 
 MAX_OVER_SECONDS = 3600
@@ -167,19 +166,19 @@ def drain_of(look: DrainLook, pace: Pace = UNKNOWN, group: str | None = None) ->
     return said("clears", because, by_limits)
 
 
-def nothing_due(stats: QueueStats, survey: Survey, *, exists: bool) -> Drain:
+def nothing_due(seen: Overview) -> Drain:
     """Say what is left of a queue of which no task is due."""
+    survey, delayed = seen.survey, seen.stats.delayed
     left = [f"{survey.leases} invisible"] * (survey.leases > 0)
-    if stats.delayed and survey.due_ms is not None:
+    if delayed and survey.due_ms is not None:
         wait = (survey.due_ms - survey.now_ms) / 1000
-        due_in = f"{wait:.1f} s" if wait < 60 else span(wait)
-        first = f"the first of them due in {due_in}"
+        first = f"the first of them due in {f'{wait:.1f} s' if wait < 60 else span(wait)}"
         if wait > LONGEST_SECONDS:
             first = "when other tasks have ended"
-        left.append(f"{stats.delayed} delayed, {first}")
+        left.append(f"{delayed} delayed, {first}")
     state: DrainState = "none due" if left else "empty"
     because = f"no task is due: {', '.join(left)}" if left else "no live task is left"
-    if not exists:
+    if not seen.exists:
         because = "there is no such queue: the first push makes it"
     return Drain(seconds=0.0, state=state, because=because, backlog=0)
 

@@ -29,7 +29,7 @@ def closed(facts: Facts) -> list[Held]:
 def held_by_limit(facts: Facts) -> Verdict | None:
     """Find the limit that holds the queue: its own, or the one that holds most due tasks."""
     shut = closed(facts)
-    if not facts.due or not shut:
+    if not facts.stats.due or not shut:
         return None
     if shut[0].state.group is None:
         return _finding(facts, shut[:1])
@@ -64,9 +64,9 @@ def _finding(facts: Facts, few: Sequence[Held]) -> Verdict | None:
     said = SENTENCES[kind](facts, first)
     because = said.because + others_closed(facts, first)
     if first.state.group is None:
-        because += f"; {tasks_are(facts.due)}"
+        because += f"; {tasks_are(facts.stats.due)}"
     else:
-        because += f"; {sum(held.due for held in few)} of {facts.due} due tasks wait for that"
+        because += f"; {sum(held.due for held in few)} of {facts.stats.due} due tasks wait for that"
     until = min((held.opens_ms for held in few if held.opens_ms), default=None)
     needs = kind in (VerdictState.BY_HAND, VerdictState.CONCURRENCY)
     if kind in (VerdictState.QUOTA, VerdictState.BY_HAND) and until is not None:

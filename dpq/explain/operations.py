@@ -102,11 +102,10 @@ class Operations(QueueOperations[P]):
         if seen.bound_by_limits:
             look = look or (yield from self.drain_look())
         else:
-            look = DrainLook(seen.survey.now_ms, seen.paused_until, seen.due)
-        near = _near_group(look.scopes)
-        facts = Facts(self.description.name, *seen, pace, drain_of(look, pace), near=near)
-        if not seen.due:
-            facts = facts._replace(drain=nothing_due(*seen[:2], exists=facts.exists))
+            look = DrainLook(seen.survey.now_ms, seen.paused_until, seen.stats.due)
+        drain = drain_of(look, pace) if seen.stats.due else nothing_due(seen)
+        near, name = _near_group(look.scopes), self.description.name
+        facts = Facts(name, *seen, pace, drain, near=near, exists=seen.exists)
         verdict = verdict_of(facts)
         if verdict.state is VerdictState.FAILING:
             failures = yield from self.failures(seen.survey.now_ms / 1000)

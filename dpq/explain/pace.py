@@ -60,11 +60,10 @@ class Point(NamedTuple):
     @classmethod
     def of(cls, at: float, seen: QueueStats | Slot) -> "Point":
         """Take the counts of a look, or of a slot of the history."""
-        backlog = seen.ready + seen.waiting
         lapsed = seen.expired_leases if isinstance(seen, QueueStats) else seen.lease_expired
         failed = seen.failed + lapsed + seen.buried_expired
         totals = seen.pushed, seen.replayed, seen.acked, seen.buried, failed
-        return cls(at, backlog, seen.delayed, *totals)
+        return cls(at, seen.due, seen.delayed, *totals)
 
     @property
     def came(self) -> int:

@@ -119,9 +119,11 @@ class Overview(NamedTuple):
         return Point.of(self.survey.now_ms / 1000, self.stats)
 
     @property
-    def due(self) -> int:
-        """The tasks that a consumer could have now, if nothing held them."""
-        return self.stats.ready + self.stats.waiting
+    def exists(self) -> bool:
+        """True if anything of the queue is stored."""
+        stats = self.stats
+        tasks = stats.due + stats.delayed + stats.invisible + stats.dead
+        return bool(tasks or self.survey.stored or self.workers)
 
     @property
     def paused_until(self) -> float:
@@ -131,7 +133,7 @@ class Overview(NamedTuple):
     @property
     def bound_by_limits(self) -> bool:
         """True if a limit or a closing may decide when due tasks run."""
-        return bool(self.due and (self.survey.limits or self.survey.held))
+        return bool(self.stats.due and (self.survey.limits or self.survey.held))
 
 
 class Explained(NamedTuple):

@@ -107,19 +107,24 @@ def _paused(facts: Facts) -> Verdict | None:
 
 def _all_quiet(facts: Facts) -> Verdict | None:
     few = facts.alive
-    if not facts.due or not few or any(not each.quiet_since for each in few) or facts.others_ask:
+    if (
+        not facts.stats.due
+        or not few
+        or any(not each.quiet_since for each in few)
+        or facts.others_ask
+    ):
         return None
     last = max(few, key=lambda worker: worker.quiet_since or worker.seen)
     since, who = (last.quiet_since or last.seen).timestamp() * 1000, worker_name(last)
     all_of_them = f"all {len(few)} workers are quiet, the last one"
     quiet = "its only worker is quiet" if len(few) == 1 else all_of_them
-    because = f"{tasks_are(facts.due)}, and {quiet} since {facts.say(since)}: {who}"
+    because = f"{tasks_are(facts.stats.due)}, and {quiet} since {facts.say(since)}: {who}"
     because += f", told by {last.quiet_by}" if last.quiet_by else ""
     return facts.found(VerdictState.ALL_QUIET, because, since=since, who=who, worker=last.name)
 
 
 def _no_consumer(facts: Facts) -> Verdict | None:
-    if not facts.due or facts.alive or facts.others_ask:
+    if not facts.stats.due or facts.alive or facts.others_ask:
         return None
     since, who, why = facts.survey.asked_ms, "", "no consumer has ever asked for one"
     if facts.workers:
@@ -128,7 +133,7 @@ def _no_consumer(facts: Facts) -> Verdict | None:
         why = f"its last worker, {who}, has sent no heartbeat since {facts.say(since)}"
     elif since is not None:
         why = f"no consumer has asked for one since {facts.say(since)}"
-    because = f"{tasks_are(facts.due)}, and {why}"
+    because = f"{tasks_are(facts.stats.due)}, and {why}"
     if facts.survey.lapsed:
         because += f"; the leases of {facts.survey.lapsed} of them have ended without an ack"
     because += facts.elsewhere and f"; {facts.elsewhere}"
@@ -143,7 +148,7 @@ def _handlers_busy(facts: Facts) -> Verdict | None:
     if facts.seconds_since(survey.asked_ms) < LATE_SECONDS or (facts.pace.done and ahead):
         return None  # tasks end that were popped ahead
     if not facts.workers:  # consumers without heartbeats are judged by their leases
-        if facts.pace.done or not facts.due or not (hang := _hang(facts)):
+        if facts.pace.done or not facts.stats.due or not (hang := _hang(facts)):
             return None
         leases, since = many(survey.leases, "lease"), survey.oldest_ms
         because = f"consumers that send no heartbeat hold {leases} and ask for no more; {hang}"
@@ -242,7 +247,7 @@ def _only_dead(facts: Facts) -> Verdict | None:
 
 
 def _moving(facts: Facts) -> Verdict | None:
-    due, leases, pace = facts.due, facts.survey.leases, facts.pace
+    due, leases, pace = facts.stats.due, facts.survey.leases, facts.pace
     if facts.idle:
         return None
     running = many(leases, "is running", "are running") if leases else "none is running"

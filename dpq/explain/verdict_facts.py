@@ -92,6 +92,7 @@ class Facts(NamedTuple):
     elsewhere: str = ""
     failures: Sequence[Event] = ()
     near: str = ""
+    exists: bool = True  # anything of the queue is stored
 
     @property
     def now(self) -> float:
@@ -99,14 +100,9 @@ class Facts(NamedTuple):
         return float(self.survey.now_ms)
 
     @property
-    def due(self) -> int:
-        """The tasks that a consumer could have now, if nothing held them."""
-        return self.stats.ready + self.stats.waiting
-
-    @property
     def idle(self) -> bool:
         """True if no task is due or runs, and none was finished in the last minute."""
-        return not (self.due or self.survey.leases or self.pace.lately)
+        return not (self.stats.due or self.survey.leases or self.pace.lately)
 
     @property
     def alive(self) -> list[WorkerInfo]:
@@ -121,13 +117,6 @@ class Facts(NamedTuple):
         lately = self.seconds_since(asked) <= ASKED_SECONDS
         asks = lately and asked > max(moments, default=0.0) + BEAT_SECONDS * 1000
         return asks or leases > sum(worker.holds for worker in self.workers)
-
-    @property
-    def exists(self) -> bool:
-        """True if anything of the queue is stored."""
-        stats = self.stats
-        tasks = self.due + stats.delayed + stats.invisible + stats.dead
-        return bool(tasks or self.survey.stored or self.workers)
 
     def seconds_since(self, at_ms: float | None) -> float:
         """Return the seconds since a moment; infinity without one."""
