@@ -9,7 +9,7 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache, partial
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
@@ -48,16 +48,6 @@ OPEN_QUEUES = 200
 """Queue objects that are kept for the queues of a server; they share one client."""
 
 
-class Directory(Protocol):
-    """Finds queues by name."""
-
-    def names(self) -> Sequence[str]:
-        """List the names."""
-
-    def get(self, name: str) -> DPQ[Any] | None:
-        """Return the queue of a name; None if there is no such queue."""
-
-
 class Named:
     """The queues that the caller has given."""
 
@@ -89,6 +79,10 @@ class Known:
     def get(self, name: str) -> DPQ[Any] | None:
         """Return a queue that the server knows."""
         return self._open(name) if name in self.names() else None
+
+
+Directory = Named | Known
+"""Finds queues by name."""
 
 
 class Snapshot(NamedTuple):
@@ -126,7 +120,7 @@ class Watch:
 
     def read(self) -> Snapshot:
         """Read the queue in one round trip; call it once a second at most."""
-        found = read_all([self])[0]
+        found: Snapshot | Exception = ask_all([self], [self.steps])[0]
         if isinstance(found, Exception):
             raise found
         return found
@@ -185,13 +179,9 @@ class Watch:
         return list(known)
 
 
-def read_all(watches: Sequence[Watch]) -> list[Snapshot | Exception]:
-    """Read queues, those of one client in one round trip; a fault of a queue is its answer."""
-    return ask_all(watches, [watch.steps for watch in watches])
-
-
 def ask_all(watches: Sequence[Watch], asked: Sequence[Callable[[], Steps[Any]]]) -> list[Any]:
-    """Run an operation on each queue, as `read_all` does; return each answer or error."""
+    """Run an operation on each queue, in one round trip for those of the same client; the fault
+    of a queue is its answer."""
     answers: list[Any] = [None] * len(watches)
     clients: dict[int, list[int]] = {}
     for place, watch in enumerate(watches):

@@ -23,7 +23,7 @@ from dpq.script.command import Steps
 from dpq.types import Event
 from dpq.verbs.history import MAX_EVENTS
 from dpq.views.charts import Span, Story, story
-from dpq.views.sampler import Directory, Snapshot, Watch, ask_all, one_each, read_all
+from dpq.views.sampler import Directory, Snapshot, Watch, ask_all, one_each
 from dpq.views.shared import Shared
 from dpq.views.words import Places
 from dpq.web.access import Access, Guard
@@ -126,7 +126,8 @@ class Site:
         watches = {name: watch for name in names if (watch := self._watch_of(name))}
 
         def read(keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Any]:
-            return dict(zip(keys, read_all([watches[name] for _, name in keys]), strict=True))
+            few = [watches[name] for _, name in keys]
+            return dict(zip(keys, ask_all(few, [watch.steps for watch in few]), strict=True))
 
         rows: list[tuple[str, Snapshot | None, str]] = []
         for (_, name), found in self.shared.get_all([("queue", n) for n in watches], read).items():
