@@ -107,12 +107,8 @@ def _paused(facts: Facts) -> Verdict | None:
 
 def _all_quiet(facts: Facts) -> Verdict | None:
     few = facts.alive
-    if (
-        not facts.stats.due
-        or not few
-        or any(not each.quiet_since for each in few)
-        or facts.others_ask
-    ):
+    are_quiet = few and all(each.quiet_since for each in few)
+    if not facts.stats.due or not are_quiet or facts.others_ask:
         return None
     last = max(few, key=lambda worker: worker.quiet_since or worker.seen)
     since, who = (last.quiet_since or last.seen).timestamp() * 1000, worker_name(last)
@@ -184,8 +180,7 @@ def _failing(facts: Facts) -> Verdict | None:
     pace, died_of = facts.pace, facts.survey.died_of
     failed, tried = pace.failed, pace.failed + pace.acked
     if failed >= max(FAILED_LEAST, FAILED_SHARE * tried):
-        have = many(tried, "attempt of the last minutes has", "attempts of the last minutes have")
-        because = f"{failed} of {have} failed"
+        because = f"{failed} of {many(tried, 'attempt')} failed in the last minutes"
         for error, _ in Counter(map(_error, facts.failures)).most_common(1):
             because += f", most often: {error}"
         who = _culprit(facts)
@@ -266,9 +261,7 @@ def _moving(facts: Facts) -> Verdict | None:
     for late in [each for each in facts.workers if each.seen_seconds > LATE_SECONDS][:1]:
         said.append(f"{worker_name(late)} has sent no heartbeat for {span(late.seen_seconds)}")
     if pace.failed:
-        said.append(
-            many(pace.failed, "attempt has", "attempts have") + " failed in the last minutes"
-        )
+        said.append(f"{many(pace.failed, 'attempt')} failed in the last minutes")
     if facts.stats.dead:
         said.append(tasks_are(facts.stats.dead, "dead"))
     if quiet := sum(bool(worker.quiet_since) for worker in facts.alive):

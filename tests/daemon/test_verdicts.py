@@ -378,7 +378,7 @@ def one_quiet(q: DPQ, clock: Clock) -> None:
     q.admin.quiet("w2")
 
 
-@incident(S.MOVING, "4 tasks are due, and none is running; 1 attempt has failed")
+@incident(S.MOVING, "4 tasks are due, and none is running; 1 attempt failed")
 def moving(q: DPQ, clock: Clock) -> None:
     fill(q)
     remember(q)
@@ -412,7 +412,7 @@ def remember(q: DPQ) -> None:
 
 @incident(
     S.FAILING,
-    "40 of 43 attempts of the last minutes have failed, most often: KeyError: order …; most of "
+    "40 of 43 attempts failed in the last minutes, most often: KeyError: order …; most of "
     "them of task ",
     True,
 )
