@@ -104,15 +104,15 @@ class Places:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._until = clock, 0.0
-        self._names: list[str] = []
+        self._names: dict[str, None] = {}  # made anew at each change: requests come at once
 
     def order(self, verdicts: Iterable[Verdict]) -> list[Verdict]:
         """Return the verdicts that need attention, each at the place of its queue."""
         found, now = {each.queue: each for each in worst_first(verdicts)}, self._clock()
         if now >= self._until:
-            self._names, self._until = [], now + ORDERED_SECONDS
-        self._names += [name for name in found if name not in self._names]
-        return [found[name] for name in self._names if name in found]
+            self._names, self._until = {}, now + ORDERED_SECONDS
+        names = self._names = self._names | dict.fromkeys(found)
+        return [found[name] for name in names if name in found]
 
 
 _WEEKDAYS = re.compile("(?<!it's )on Monday through Friday$")
