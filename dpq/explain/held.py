@@ -4,11 +4,10 @@ Each kind of limit has its sentence in `SENTENCES`.
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from dpq.explain.incidents import VerdictState
 from dpq.explain.survey import Held
-from dpq.explain.verdict_facts import Facts, Verdict, hangs, tasks_are
+from dpq.explain.verdict_facts import Facts, Found, hangs, tasks_are
 from dpq.limits.limits import quota_text
 from dpq.limits.pools import UNTIL_OPENED_MS
 from dpq.limits.states import spent_quota, spent_words
@@ -26,7 +25,7 @@ def closed(facts: Facts) -> list[Held]:
     return [held for held in facts.survey.held if not held.state.open and held.due]
 
 
-def held_by_limit(facts: Facts) -> Verdict | None:
+def held_by_limit(facts: Facts) -> Found | None:
     """Find the limit that holds the queue: its own, or the one that holds most due tasks."""
     shut = closed(facts)
     if not facts.stats.due or not shut:
@@ -55,7 +54,7 @@ def _opens_soon(facts: Facts, held: Held) -> bool:
     return (held.opens_ms or 0.0) - facts.now <= FLOWS_SECONDS * 1000
 
 
-def _finding(facts: Facts, few: Sequence[Held]) -> Verdict | None:
+def _finding(facts: Facts, few: Sequence[Held]) -> Found | None:
     first, kind, lately = few[0], few[0].kind, facts.pace.lately
     moves = {VerdictState.CONCURRENCY: bool(facts.pace.done), VerdictState.PACED: lately}
     moves[VerdictState.RATE_LIMITED] = lately and _opens_soon(facts, first)
@@ -66,22 +65,21 @@ def _finding(facts: Facts, few: Sequence[Held]) -> Verdict | None:
     if first.state.group is None:
         because += f"; {tasks_are(facts.stats.due)}"
     else:
-        because += f"; {sum(held.due for held in few)} of {facts.stats.due} due tasks wait for that"
+        waiting = sum(held.due for held in few)
+        because += f"; {waiting} of {facts.stats.due} due tasks wait for that"
     until = min((held.opens_ms for held in few if held.opens_ms), default=None)
     needs = kind in (VerdictState.BY_HAND, VerdictState.CONCURRENCY)
     if kind in (VerdictState.QUOTA, VerdictState.BY_HAND) and until is not None:
         needs = until - facts.now > LONG_SECONDS * 1000
     needs &= not _flows(facts, first)
     helps = needs or kind is VerdictState.BY_HAND or first.state.reason == "in order"
-    return facts.found(
-        *(kind, because, said.incident if helps else ""),
-        since=said.since,
+    return said._replace(
+        because=because,
+        incident=said.incident if helps else "",
         until=until,
-        who=first.name if said.who is None else said.who,
+        who=said.who or first.name,
         needs_person=needs,
-        group=first.state.group or "",
-        task=first.holder,
-        token=first.token,
+        named={"group": first.state.group or "", "task": first.holder, "token": first.token},
     )
 
 
@@ -101,16 +99,7 @@ def until_text(facts: Facts, held: Held) -> str:
     return f" until {facts.say(held.opens_ms)}" if held.opens_ms else ""
 
 
-class Said(NamedTuple):
-    """The sentence about a limit, with what it knows."""
-
-    because: str
-    since: float | None = None  # its beginning, ms
-    who: str | None = None  # the holder; None for the scope itself
-    incident: str | None = None  # the name of its remedy; None for that of the state
-
-
-def _say_429(facts: Facts, held: Held) -> Said:
+def _say_429(facts: Facts, held: Held) -> Found:
     news, who = held.limited, held.name
     status = news.detail[:3] if news and news.detail[:3].isdecimal() else "429"
     since = news.at_ms if news else None
@@ -126,14 +115,14 @@ def _say_429(facts: Facts, held: Held) -> Said:
         when = f" at {facts.say(since)}" if since else ""
         why = f"the host of {who} has answered {status}{when}: it is closed"
         why += until_text(facts, held)
-    return Said(why, since, who)
+    return Found(held.kind, why, since=since, who=who)
 
 
-def _say_paced(facts: Facts, held: Held) -> Said:
+def _say_paced(facts: Facts, held: Held) -> Found:
     state = held.state
     if state.reason == "in order":
         why = f"{held.name} keeps its order: task {held.holder} waits for its retry"
-        return Said(why + until_text(facts, held), incident="in order")
+        return Found(held.kind, why + until_text(facts, held), "in order")
     learned = min((each.rate for each in (state, *state.members) if each.rate), default=None)
     rates = ", ".join(
         f"{per_text((not n and learned) or window.rate, window.per)} {window.unit}".rstrip()
@@ -143,41 +132,42 @@ def _say_paced(facts: Facts, held: Held) -> Said:
     allows = f"allows {rates}" if rates else "lets no task run yet"
     allows += f", of which {left} are left" if rates and left else ""
     opens = f"at {facts.say(held.opens_ms)}" if held.opens_ms else "soon"
-    return Said(f"the limit of {held.name} {allows}: it opens {opens}")
+    return Found(held.kind, f"the limit of {held.name} {allows}: it opens {opens}")
 
 
-def _say_concurrency(facts: Facts, held: Held) -> Said:
+def _say_concurrency(facts: Facts, held: Held) -> Found:
     why = f"{held.name} lets {many(held.state.concurrency or 1, 'task')} run at once"
     if held.permits and held.permits_until_ms is not None:
         permits = many(held.permits, "permit of `acquire` holds", "permits of `acquire` hold")
         why += f", and {permits} it, the first until {facts.say(held.permits_until_ms)}"
-        return Said(why, None, "callers of `acquire`", "held by permits")
+        return Found(held.kind, why, "held by permits", who="callers of `acquire`")
     if not held.holder:
-        return Said(why, None, "", "concurrency too low")
+        return Found(held.kind, why, "concurrency too low")
     who = facts.worker_of(held.holder)
     why += f", and task {held.holder}{who and f' in {who}'} has held it for "
     why += span(facts.seconds_since(held.held_ms)) + facts.usual()
-    return Said(why, held.held_ms, who or f"task {held.holder}")
+    return Found(held.kind, why, since=held.held_ms, who=who or f"task {held.holder}")
 
 
-def _say_quota(facts: Facts, held: Held) -> Said:
-    until, spent = until_text(facts, held), spent_quota(held.state)
+def _say_quota(facts: Facts, held: Held) -> Found:
+    spent = spent_quota(held.state)
+    why = f"the quota of {held.name} is spread over its period, and closed"
     if held.state.reason == "observed":
-        return Said(f"the host of {held.name} has said that no more is left{until}")
-    if spent:
-        words = spent_words(spent.left)
-        return Said(f"the quota of {quota_text(spent.quota)} of {held.name} {words}{until}")
-    return Said(f"the quota of {held.name} is spread over its period, and closed{until}")
+        why = f"the host of {held.name} has said that no more is left"
+    elif spent:
+        why = f"the quota of {quota_text(spent.quota)} of {held.name} {spent_words(spent.left)}"
+    return Found(held.kind, why + until_text(facts, held))
 
 
-def _say_by_hand(facts: Facts, held: Held) -> Said:
+def _say_by_hand(facts: Facts, held: Held) -> Found:
     news = held.closed
     when = f" at {facts.say(news.at_ms)}" if news else ""
     until = until_text(facts, held) or " until it is opened"
-    return Said(f"{held.name} was closed by hand{when}{until}", news and news.at_ms)
+    why = f"{held.name} was closed by hand{when}{until}"
+    return Found(held.kind, why, since=news and news.at_ms)
 
 
-SENTENCES: dict[VerdictState, Callable[[Facts, Held], Said]] = {
+SENTENCES: dict[VerdictState, Callable[[Facts, Held], Found]] = {
     VerdictState.RATE_LIMITED: _say_429,
     VerdictState.PACED: _say_paced,
     VerdictState.CONCURRENCY: _say_concurrency,

@@ -10,8 +10,17 @@ from collections.abc import Callable, Iterator, Sequence
 from difflib import get_close_matches
 
 from dpq.explain.held import SENTENCES, closed, held_by_limit, others_closed, until_text
-from dpq.explain.incidents import UNATTENDED, VerdictState, Warned
-from dpq.explain.verdict_facts import LATE_SECONDS, Facts, Verdict, hangs, tasks_are, worker_name
+from dpq.explain.incidents import SEVERITIES, UNATTENDED, VerdictState, Warned
+from dpq.explain.verdict_facts import (
+    LATE_SECONDS,
+    Facts,
+    Found,
+    Verdict,
+    hangs,
+    moment_of,
+    tasks_are,
+    worker_name,
+)
 from dpq.limits.pools import UNTIL_OPENED_MS
 from dpq.model.history import Event
 from dpq.model.queue_settings import DEFAULT_SEEN_MAX_KEYS
@@ -34,18 +43,22 @@ UNSAVED_MS = 7_200_000
 
 def verdict_of(facts: Facts) -> Verdict:
     """Judge a queue."""
-    first, *others = (found for rule in RULES if (found := rule(facts)))
-    also = [each.state for each in others if each.state in HOLDS and first.state in HOLDS]
-    warned = [*_warnings(facts)]
-    remedies = [first.what_to_do, *(facts.remedy(kind, **named) for kind, _, named in warned)]
-    return first.model_copy(
-        update={
-            "because": "; ".join([first.because, *(said for _, said, _ in warned)]),
-            "what_to_do": " ".join(dict.fromkeys(filter(None, remedies))),
-            "also": tuple(also),
-            "warnings": tuple(kind for kind, _, _ in warned),
-            "drain": facts.drain,
-        }
+    first, *others = filter(None, (rule(facts) for rule in RULES))
+    told, needs_person = [first, *_warnings(facts)], first.needs_person
+    if needs_person is None:
+        needs_person = first.state not in SEVERITIES and first.until is None
+    return Verdict(
+        queue=facts.queue,
+        state=first.state,
+        because="; ".join(each.because for each in told),
+        since=moment_of(first.since),
+        until=moment_of(first.until),
+        who=first.who,
+        what_to_do=" ".join(dict.fromkeys(filter(None, map(facts.remedy, told)))),
+        also=tuple(each.state for each in others if {each.state, first.state} <= HOLDS),
+        warnings=tuple(each.state for each in told[1:]),
+        needs_person=needs_person,
+        drain=facts.drain,
     )
 
 
@@ -65,7 +78,7 @@ def some_of(names: Sequence[str]) -> str:
 # The rules, in the order of `VerdictState`
 
 
-def _server_refuses(facts: Facts) -> Verdict | None:
+def _server_refuses(facts: Facts) -> Found | None:
     info = facts.survey.server
     used, most = int(info.get("used_memory", 0)), int(info.get("maxmemory", 0))
     if info.get("role") == "slave" and info.get("slave_read_only") == "1":
@@ -81,18 +94,18 @@ def _server_refuses(facts: Facts) -> Verdict | None:
         because = "the server could not write its data to disk, so it may refuse all changes"
     else:
         return None
-    return facts.found(VerdictState.SERVER_REFUSES, because, incident)
+    return Found(VerdictState.SERVER_REFUSES, because, incident)
 
 
-def _unreadable(facts: Facts) -> Verdict | None:
+def _unreadable(facts: Facts) -> Found | None:
     shut = next((held for held in facts.survey.held if held.state.reason == "unreadable"), None)
     if not shut:
         return None
     because = f"the stored limit of {shut.name} cannot be read, so none of its tasks runs"
-    return facts.found(VerdictState.UNREADABLE, because, group=shut.state.group or "")
+    return Found(VerdictState.UNREADABLE, because, named={"group": shut.state.group or ""})
 
 
-def _paused(facts: Facts) -> Verdict | None:
+def _paused(facts: Facts) -> Found | None:
     until, pause, by, since = facts.survey.paused_until, facts.survey.pause, "", None
     if not until:
         return None
@@ -102,10 +115,10 @@ def _paused(facts: Facts) -> Verdict | None:
         told = re.match(r"by (.*), until ", pause.detail)
         since, by = pause.at_ms, told[1] if told else ""
         because += f"; the pause began at {facts.say(since)}" + (f", by {by}" if by else "")
-    return facts.found(VerdictState.PAUSED, because, since=since, until=ends, who=by)
+    return Found(VerdictState.PAUSED, because, since=since, until=ends, who=by)
 
 
-def _all_quiet(facts: Facts) -> Verdict | None:
+def _all_quiet(facts: Facts) -> Found | None:
     few = facts.alive
     are_quiet = few and all(each.quiet_since for each in few)
     if not facts.stats.due or not are_quiet or facts.others_ask:
@@ -116,10 +129,10 @@ def _all_quiet(facts: Facts) -> Verdict | None:
     quiet = "its only worker is quiet" if len(few) == 1 else all_of_them
     because = f"{tasks_are(facts.stats.due)}, and {quiet} since {facts.say(since)}: {who}"
     because += f", told by {last.quiet_by}" if last.quiet_by else ""
-    return facts.found(VerdictState.ALL_QUIET, because, since=since, who=who, worker=last.name)
+    return Found(VerdictState.ALL_QUIET, because, since=since, who=who, named={"worker": last.name})
 
 
-def _no_consumer(facts: Facts) -> Verdict | None:
+def _no_consumer(facts: Facts) -> Found | None:
     if not facts.stats.due or facts.alive or facts.others_ask:
         return None
     since, who, why = facts.survey.asked_ms, "", "no consumer has ever asked for one"
@@ -134,10 +147,10 @@ def _no_consumer(facts: Facts) -> Verdict | None:
         because += f"; the leases of {facts.survey.lapsed} of them have ended without an ack"
     because += facts.elsewhere and f"; {facts.elsewhere}"
     incident = "consumers elsewhere" if facts.elsewhere else None
-    return facts.found(VerdictState.NO_CONSUMER, because, incident, since=since, who=who)
+    return Found(VerdictState.NO_CONSUMER, because, incident, since=since, who=who)
 
 
-def _handlers_busy(facts: Facts) -> Verdict | None:
+def _handlers_busy(facts: Facts) -> Found | None:
     survey, state = facts.survey, VerdictState.HANDLERS_BUSY
     workers = [worker for worker in facts.workers if not worker.quiet_since]
     ahead = any(worker.holds > worker.running for worker in workers)
@@ -149,7 +162,7 @@ def _handlers_busy(facts: Facts) -> Verdict | None:
         leases, since = many(survey.leases, "lease"), survey.oldest_ms
         because = f"consumers that send no heartbeat hold {leases} and ask for no more; {hang}"
         held = int(facts.seconds_since(since)) - 1
-        return facts.found(state, because, "all consumers busy", since=since, seconds=held)
+        return Found(state, because, "all consumers busy", since=since, named={"seconds": held})
     slowest = max(facts.workers, key=lambda worker: worker.longest_seconds or 0.0)
     seconds, who = slowest.longest_seconds or 0.0, worker_name(slowest)
     free = any(worker.running < worker.concurrency for worker in workers)
@@ -162,7 +175,7 @@ def _handlers_busy(facts: Facts) -> Verdict | None:
     if slowest.seen_seconds > LATE_SECONDS:
         because += f", which has sent no heartbeat for {span(slowest.seen_seconds)}"
     since = facts.now - seconds * 1000
-    return facts.found(state, because, since=since, who=who, worker=slowest.name)
+    return Found(state, because, since=since, who=who, named={"worker": slowest.name})
 
 
 def _hang(facts: Facts) -> str:
@@ -176,7 +189,7 @@ def _hang(facts: Facts) -> str:
     return held + (who and f", in {who}")
 
 
-def _failing(facts: Facts) -> Verdict | None:
+def _failing(facts: Facts) -> Found | None:
     pace, died_of = facts.pace, facts.survey.died_of
     failed, tried = pace.failed, pace.failed + pace.acked
     if failed >= max(FAILED_LEAST, FAILED_SHARE * tried):
@@ -185,12 +198,12 @@ def _failing(facts: Facts) -> Verdict | None:
             because += f", most often: {error}"
         who = _culprit(facts)
         because += who and f"; most of them {who}"
-        return facts.found(VerdictState.FAILING, because, who=who)
+        return Found(VerdictState.FAILING, because, who=who)
     if pace.acked or facts.idle or pace.died < FAILED_LEAST:
         return None
     because = f"{pace.died} tasks of the last minutes have died, and none ended well"
     because += died_of and f"; the last died: {died_of}"
-    return facts.found(VerdictState.FAILING, because, "all die")
+    return Found(VerdictState.FAILING, because, "all die")
 
 
 def _error(event: Event) -> str:
@@ -219,7 +232,7 @@ def _culprit(facts: Facts) -> str:
     return ""
 
 
-def _only_delayed(facts: Facts) -> Verdict | None:
+def _only_delayed(facts: Facts) -> Found | None:
     stats, due = facts.stats, facts.survey.due_ms
     if not facts.idle or not stats.delayed:
         return None
@@ -229,19 +242,19 @@ def _only_delayed(facts: Facts) -> Verdict | None:
     else:
         following = f", {stats.following} of them until other tasks have ended"
         because += following * bool(stats.following) + f", the next one is due at {facts.say(due)}"
-    return facts.found(VerdictState.ONLY_DELAYED, because, until=due)
+    return Found(VerdictState.ONLY_DELAYED, because, until=due)
 
 
-def _only_dead(facts: Facts) -> Verdict | None:
+def _only_dead(facts: Facts) -> Found | None:
     stats, reason, fault = facts.stats, facts.survey.died_of, facts.survey.fault
     if not facts.idle or stats.delayed or not stats.dead:
         return None
     last = reason and f": {reason}" + (fault and f" ({fault})")
     because = f"no live task is left, and {tasks_are(stats.dead, 'dead')}; the last died{last}"
-    return facts.found(VerdictState.ONLY_DEAD, because)
+    return Found(VerdictState.ONLY_DEAD, because)
 
 
-def _moving(facts: Facts) -> Verdict | None:
+def _moving(facts: Facts) -> Found | None:
     due, leases, pace = facts.stats.due, facts.survey.leases, facts.pace
     if facts.idle:
         return None
@@ -267,70 +280,70 @@ def _moving(facts: Facts) -> Verdict | None:
     if quiet := sum(bool(worker.quiet_since) for worker in facts.alive):
         of = many(len(facts.workers), "worker")
         said.append(f"{quiet} of {of} {'is' if quiet == 1 else 'are'} quiet")
-    return facts.found(VerdictState.MOVING, "; ".join(said))
+    return Found(VerdictState.MOVING, "; ".join(said))
 
 
-def _unknown_queue(facts: Facts) -> Verdict | None:
+def _unknown_queue(facts: Facts) -> Found | None:
     if facts.exists:
         return None
     because = no_such_queue(facts.queue, facts.names)
     because += facts.elsewhere and f"; {facts.elsewhere}"
-    return facts.found(VerdictState.UNKNOWN_QUEUE, because)
+    return Found(VerdictState.UNKNOWN_QUEUE, because)
 
 
-def _empty(facts: Facts) -> Verdict:
-    return facts.found(VerdictState.EMPTY, "no task is stored")
+def _empty(facts: Facts) -> Found:
+    return Found(VerdictState.EMPTY, "no task is stored")
 
 
 # What goes wrong beside the state
 
 
-def _warnings(facts: Facts) -> Iterator[tuple[Warned, str, dict[str, str]]]:
-    """Find what goes wrong beside the state: its kind, its words, and what its remedy names."""
+def _warnings(facts: Facts) -> Iterator[Found]:
+    """Find what goes wrong beside the state."""
     survey = facts.survey
     server, saved = survey.server, int(survey.server.get("rdb_last_save_time", 0)) * 1000
     policy = server.get("maxmemory_policy", "noeviction")
     if policy != "noeviction" and server.get("maxmemory", "0") != "0":
         gone = int(server.get("evicted_keys", 0))
         said = f"the server deletes keys when its memory is full ({policy})"
-        yield Warned.EVICTS, said + f", {gone} so far" * bool(gone), {}
+        yield Found(Warned.EVICTS, said + f", {gone} so far" * bool(gone))
     unsaved = server.get("aof_enabled") == "0" and server.get("rdb_changes_since_last_save") != "0"
     if unsaved and facts.now - saved > UNSAVED_MS:
         said = f"the server writes no AOF, and what came since {facts.say(saved)} is on no disk"
-        yield Warned.NOT_SAVED, said, {}
+        yield Found(Warned.NOT_SAVED, said)
     if survey.full:
         tasks = many(survey.max_tasks, "task")
-        yield Warned.FULL, f"full: {survey.live} of {tasks}, so new tasks are refused", {}
+        yield Found(Warned.FULL, f"full: {survey.live} of {tasks}, so new tasks are refused")
     for held in survey.held[1:]:
         if 0 < survey.max_waiting <= held.due:
             tasks = many(survey.max_waiting, "task")
-            yield Warned.GROUP_FULL, f"{held.name} is full: {held.due} of {tasks}", {}
+            yield Found(Warned.GROUP_FULL, f"{held.name} is full: {held.due} of {tasks}")
             break
     if survey.producers:
         wait = many(survey.producers, "producer waits", "producers wait")
-        yield Warned.PRODUCERS_WAIT, f"{wait} for room", {}
+        yield Found(Warned.PRODUCERS_WAIT, f"{wait} for room")
     most = survey.seen_max or DEFAULT_SEEN_MAX_KEYS
     if facts.stats.seen_keys >= most:
         bound = f"its bound of {many(most, 'seen key')} is reached"
-        yield Warned.SEEN_FULL, f"{bound}, so the oldest are forgotten early", {}
+        yield Found(Warned.SEEN_FULL, f"{bound}, so the oldest are forgotten early")
     if task := survey.recurs:
         said = f"the recurring task {task} is dead: {survey.recurs_died_of}"
-        yield Warned.SCHEDULE_DIED, said, {"task": task}
+        yield Found(Warned.SCHEDULE_DIED, said, named={"task": task})
     if count := survey.keyed:
         several = f"dead letters keep their keys, such as {survey.key!r}"
         letters = many(count, f"dead letter keeps its key, {survey.key!r}", several)
         said = f"{letters}: a push with that key may add no task"
-        yield Warned.KEY_HELD, said, {"task": survey.key_task}
+        yield Found(Warned.KEY_HELD, said, named={"task": survey.key_task})
     if batch := survey.batch:
         left, since = survey.batch_left, facts.say(survey.batch_since_ms)
         kind, said = Warned.NOT_SEALED, f"nothing is left since {since}, but nobody has sealed it"
         if left:
             are = many(left, "of its tasks is", "of its tasks are")
             kind, said = Warned.BATCH_STANDS, f"{are} left, and none has ended since {since}"
-        yield kind, f"batch {batch!r} cannot end: {said}", {"batch": batch}
+        yield Found(kind, f"batch {batch!r} cannot end: {said}", named={"batch": batch})
 
 
-RULES: tuple[Callable[[Facts], Verdict | None], ...] = (
+RULES: tuple[Callable[[Facts], Found | None], ...] = (
     *(_server_refuses, _unreadable, _paused, _all_quiet, _no_consumer, _handlers_busy, _failing),
     *(held_by_limit, _only_delayed, _only_dead, _moving, _unknown_queue, _empty),
 )

@@ -1,7 +1,7 @@
 """The facts of a verdict, and its values: all that its rules share. No I/O."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -79,6 +79,19 @@ class Verdict(BaseModel):
         return "bad" if self.needs_person else "warn" if worse else mild
 
 
+class Found(NamedTuple):
+    """A state or a warning that a rule has found. Times are ms."""
+
+    state: Any  # a `VerdictState` or a `Warned`
+    because: str
+    incident: str | None = None  # the name of its remedy; None: that of the state
+    since: float | None = None
+    until: float | None = None
+    who: str = ""
+    needs_person: bool | None = None  # None: as of its state, unless it ends by itself
+    named: Mapping[str, Any] = {}  # what its remedy names
+
+
 class Facts(NamedTuple):
     """All that a verdict depends on."""
 
@@ -138,38 +151,13 @@ class Facts(NamedTuple):
         today = datetime.fromtimestamp(self.now / 1000, UTC)
         return say_moment(moment, today) if moment else "a time far away"
 
-    def remedy(self, incident: str, **named: Any) -> str:
-        """Say what to do at an incident of the table; "" if there is nothing to do."""
-        words = {name: shlex.quote(str(value)) for name, value in named.items()}
-        scope = f"--group {words['group']} " if named.get("group") else ""
+    def remedy(self, found: Found) -> str:
+        """Say what to do; "" if there is nothing to do."""
+        words = {name: shlex.quote(str(value)) for name, value in found.named.items()}
+        scope = f"--group {words['group']} " if found.named.get("group") else ""
         queue = f"--queue {shlex.quote(self.queue)}"
+        incident = found.state if found.incident is None else found.incident
         return REMEDIES.get(incident, "").format(**words, scope=scope, queue=queue)
-
-    def found(
-        self,
-        state: VerdictState,
-        because: str,
-        incident: str | None = None,
-        *,
-        since: float | None = None,
-        until: float | None = None,
-        who: str = "",
-        needs_person: bool | None = None,
-        **named: Any,
-    ) -> Verdict:
-        """Make a verdict. Times are ms; `named` goes into the remedy of the incident."""
-        if needs_person is None:
-            needs_person = state not in SEVERITIES and until is None
-        return Verdict(
-            queue=self.queue,
-            state=state,
-            because=because,
-            since=moment_of(since),
-            until=moment_of(until),
-            who=who,
-            what_to_do=self.remedy(state if incident is None else incident, **named),
-            needs_person=needs_person,
-        )
 
 
 def hangs(stats: QueueStats, seconds: float) -> bool:
