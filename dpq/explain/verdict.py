@@ -262,7 +262,7 @@ def _moving(facts: Facts) -> Found | None:
     said = [f"{tasks_are(due) if due else 'no task is due'}, and {running}"]
     if not due and not leases:
         ended = many(pace.acked, "task was finished", "tasks were finished")
-        said = [f"no task is due or running now; {ended} in the last minutes"]
+        said = [f"{facts.drain.because}; {ended} in the last minutes"]
     elif due and facts.drain.state in ("clears", "even", "will not drain"):
         said.append(facts.drain.say)
     elif due and pace.kind == "stopped":

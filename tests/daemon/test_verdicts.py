@@ -441,7 +441,7 @@ def a_key_gets_401(q: DPQ, clock: Clock) -> None:
     clock.advance(1)
 
 
-@incident(S.MOVING, "or running now; 3 tasks were finished in the", fires="DeadGrowing")
+@incident(S.MOVING, "no live task is left; 3 tasks were finished in the", fires="DeadGrowing")
 def flows_beside_the_dead(q: DPQ, clock: Clock) -> None:
     """A task has died long ago; between two tasks of now nothing is due."""
     only_dead(q, clock)
