@@ -9,8 +9,7 @@ import logging
 import math
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -33,7 +32,6 @@ from dpq.model.history import OTHER_NAMES, Times
 from dpq.model.reports import QueueStats
 from dpq.model.validation import error_line
 from dpq.queue.inside import session_of
-from dpq.queue.looking import looking_client
 from dpq.views.sampler import OPEN_QUEUES, Directory, Snapshot, Watch, one_each
 from dpq.views.shared import Shared
 
@@ -140,13 +138,8 @@ class Meter:
         self._groups: list[str] = []
         self._unlabelled = 0
 
-    def tell(self, tell: Tell) -> QueueStats:
-        """Read the queue, and tell all of it.
-
-        Raises:
-            RedisError: The queue cannot be read.
-            DPQError: The queue cannot be read.
-        """
+    def tell(self, tell: Tell) -> Snapshot:
+        """Read the queue, and tell all of it."""
         run, browser = session_of(self.watch.queue).run, self.watch.browser
         snapshot = self._snapshot()
         chosen, cursor = dict.fromkeys(self._groups), "0"  # known ones stay, so that series go on
@@ -171,7 +164,7 @@ class Meter:
         for state in (whole, *own):
             _tell_scope(tell, state, found.now_ms)
         _tell_met(tell, (whole, *own))
-        return snapshot.stats
+        return snapshot
 
 
 def _own(state: LimitState) -> bool:
@@ -242,7 +235,7 @@ class Exporter:
                 continue
             tell = partial(scrape.of_queue, name)
             try:
-                stats = meter.tell(tell)
+                snapshot = meter.tell(tell)
             except (RedisConnectionError, RedisTimeoutError):
                 raise
             # An error in one queue does not stop the others.
@@ -254,21 +247,11 @@ class Exporter:
                 continue
             self._unread.discard(name)
             tell("dpq_queue_up", 1)
-            scrape.times.append((label(name), stats))
+            scrape.times.append((label(name), snapshot.stats))
+            _tell_server(scrape, snapshot.survey.server)
         self._names = [name for name, _ in scrape.times] or ("",)
         scrape.set("dpq_up", 1)
         scrape.set("dpq_queues_left_out", len(names) - read)
-        self._tell_server(scrape, names)
-
-    def _tell_server(self, scrape: "_Scrape", names: Sequence[str]) -> None:
-        """Tell the settings of the server that endanger tasks; nothing if it does not show them."""
-        queue = next(filter(None, map(self._directory.get, names)), None)
-        with suppress(RedisError):
-            info = {} if queue is None else looking_client(queue.redis).info()
-            if isinstance(info, dict) and "aof_enabled" in info:
-                scrape.set("dpq_server_evicts", info.get("maxmemory_policy") != "noeviction")
-                scrape.set("dpq_server_aof", info["aof_enabled"] == 1)
-                scrape.set("dpq_server_evicted_keys", info.get("evicted_keys", 0))
 
     def _meter(self, queue: DPQ[Any]) -> Meter:
         watch, shared = Watch(queue, self._clock), self._snapshot
@@ -317,6 +300,14 @@ class _Scrape:
                 where = {"server": self._server, "queue": queue}
                 histogram.add_sample(f"{name}_count", where, float(times.count))
         return histogram
+
+
+def _tell_server(scrape: _Scrape, server: Mapping[str, str]) -> None:
+    """Tell the settings of the server that endanger tasks; nothing if it does not show them."""
+    if "aof_enabled" in server:
+        scrape.set("dpq_server_evicts", server.get("maxmemory_policy") != "noeviction")
+        scrape.set("dpq_server_aof", server["aof_enabled"] == "1")
+        scrape.set("dpq_server_evicted_keys", int(server.get("evicted_keys", 0)))
 
 
 def _tell_counts(tell: Tell, stats: QueueStats) -> None:

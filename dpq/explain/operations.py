@@ -88,8 +88,7 @@ class Operations(QueueOperations[P]):
         return (yield from self.judged())[1]
 
     def judged(self, before: Overview | None = None) -> Steps[tuple[Overview, Verdict]]:
-        """Read what pages show of the queue, and make the verdict on it; with an earlier look, by
-        the pace since then."""
+        """Read what pages show, and judge it; with an earlier look, by the pace since then."""
         read: list[Steps[Any]] = [self.overview(), self.recent()]
         seen, points = yield from all_of(read)
         if before:
@@ -139,8 +138,7 @@ class Operations(QueueOperations[P]):
         return [event for event in found if event.at.timestamp() >= now - COVERED_SECONDS]
 
     def drain_look(self, *supposed: str) -> Steps[DrainLook]:
-        """Read what the drain time depends on; `supposed` may be a field of limits that is
-        counted in any case, and rules for it, as if they were set."""
+        """Read what the drain time depends on; `supposed`: a field of limits, and its rules."""
         args: list[int | str] = [NAMED, LARGEST, LAST_TO_OPEN, *supposed]
         return self.report("drain", args, read_drain)
 

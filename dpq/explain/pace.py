@@ -164,8 +164,7 @@ def _ends(points: Sequence[Point]) -> tuple[int, int, bool, int]:
 
 
 def _range(backlog: int, net: float, spread: float, error: float) -> tuple[float, float]:
-    """Return the least and the most seconds until a backlog is gone that shrinks by `net` a
-    second."""
+    """Return the least and the most seconds until a backlog is gone that shrinks by `net`/s."""
     seconds = backlog / net
     to_come = ERRORS * math.sqrt(spread * seconds) / net
     fast, slow = net + ERRORS * error, net - ERRORS * error
@@ -190,8 +189,7 @@ def _stretches(points: Sequence[Point]) -> list[_Stretch]:
 def _spread(
     counts: Sequence[int], stretches: Sequence[_Stretch], by_chance: float, left_out: int = 0
 ) -> float:
-    """Estimate the variance of counts a second, from what neighbours differ by; at least that of
-    tasks that are independent of each other."""
+    """Estimate the variance of counts a second from neighbours; at least that of pure chance."""
     lengths = [each.seconds for each in stretches]
     pairs = sorted(
         (one / a - other / b) ** 2 / (1 / a + 1 / b)

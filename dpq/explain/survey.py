@@ -56,10 +56,7 @@ class Held(NamedTuple):
 
 
 class Survey(NamedTuple):
-    """The state of a queue beside its counts. Times are ms, by the server's clock.
-
-    The script survey returns the fields in this order, up to `batch_since_ms`.
-    """
+    """The state of a queue beside its counts, up to `batch_since_ms` as survey.lua returns it."""
 
     now_ms: int
     paused_until: str  # "", "inf", or ms

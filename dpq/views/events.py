@@ -108,8 +108,7 @@ def _words(event: Event) -> str:
 
 
 def failures(events: Sequence[Event], now_ms: float) -> dict[str, list[tuple[str, int]]]:
-    """Count the failed attempts of the last hour by error, worker, group and member, those with
-    most of them first; {} if there are none."""
+    """Count the failed attempts of the last hour by error, worker, group and member."""
     late = _since(events, now_ms - HOUR_MS)
     parts = {
         "error": Counter(event.detail or event.kind for event in late),

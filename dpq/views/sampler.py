@@ -172,8 +172,7 @@ class Watch:
 
 
 def ask_all(watches: Sequence[Watch], asked: Sequence[Callable[[], Steps[Any]]]) -> list[Any]:
-    """Run an operation on each queue, in one round trip for those of the same client; the fault
-    of a queue is its answer."""
+    """Run an operation on each queue, one round trip a client; a fault of a queue is its answer."""
     answers: list[Any] = [None] * len(watches)
     clients: dict[int, list[int]] = {}
     for place, watch in enumerate(watches):
@@ -194,8 +193,7 @@ def ask_all(watches: Sequence[Watch], asked: Sequence[Callable[[], Steps[Any]]])
 
 
 def one_each(directory: Directory, make: Callable[[DPQ[Any]], T]) -> Callable[[str], T | None]:
-    """Return a function from a name to an object of its queue, made once, as long as the directory
-    has the same queue; None if there is no such queue."""
+    """Return a function from a name to an object of its queue, made once; None without a queue."""
     made = lru_cache(OPEN_QUEUES)(make)
 
     def get(name: str) -> T | None:

@@ -83,8 +83,7 @@ def say_drain(drain: Drain) -> str:
 
 
 def worst_first(verdicts: Iterable[Verdict]) -> list[Verdict]:
-    """Return the verdicts that need attention, those of `LEAST_URGENT` last, then those with
-    warnings; of equal states the longest first."""
+    """Return the verdicts that need attention, then those with warnings: the longest first."""
     states = [*(each for each in VerdictState if each not in LEAST_URGENT), *LEAST_URGENT]
 
     def urgency(each: Verdict) -> Any:
@@ -99,8 +98,7 @@ ORDERED_SECONDS = 60.0
 
 
 class Places:
-    """The order of the queues that need attention: new ones come last, and each minute all are
-    ordered anew."""
+    """The order of the queues that need attention: new ones come last; once a minute, anew."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._until = clock, 0.0
