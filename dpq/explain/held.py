@@ -51,7 +51,7 @@ def _flows(facts: Facts, held: Held) -> bool:
 
 
 def _opens_soon(facts: Facts, held: Held) -> bool:
-    return (held.opens_ms or 0.0) - facts.now <= FLOWS_SECONDS * 1000
+    return (held.opens_ms or 0.0) - facts.survey.now_ms <= FLOWS_SECONDS * 1000
 
 
 def _finding(facts: Facts, few: Sequence[Held]) -> Found | None:
@@ -70,7 +70,7 @@ def _finding(facts: Facts, few: Sequence[Held]) -> Found | None:
     until = min((held.opens_ms for held in few if held.opens_ms), default=None)
     needs = kind in (VerdictState.BY_HAND, VerdictState.CONCURRENCY)
     if kind in (VerdictState.QUOTA, VerdictState.BY_HAND) and until is not None:
-        needs = until - facts.now > LONG_SECONDS * 1000
+        needs = until - facts.survey.now_ms > LONG_SECONDS * 1000
     needs &= not _flows(facts, first)
     helps = needs or kind is VerdictState.BY_HAND or first.state.reason == "in order"
     return said._replace(

@@ -174,7 +174,7 @@ def _handlers_busy(facts: Facts) -> Found | None:
     because += f"{facts.usual()}: task {slowest.longest_task} in {who}"
     if slowest.seen_seconds > LATE_SECONDS:
         because += f", which has sent no heartbeat for {span(slowest.seen_seconds)}"
-    since = facts.now - seconds * 1000
+    since = facts.survey.now_ms - seconds * 1000
     return Found(state, because, since=since, who=who, named={"worker": slowest.name})
 
 
@@ -308,7 +308,7 @@ def _warnings(facts: Facts) -> Iterator[Found]:
         said = f"the server deletes keys when its memory is full ({policy})"
         yield Found(Warned.EVICTS, said + f", {gone} so far" * bool(gone))
     unsaved = server.get("aof_enabled") == "0" and server.get("rdb_changes_since_last_save") != "0"
-    if unsaved and facts.now - saved > UNSAVED_MS:
+    if unsaved and facts.survey.now_ms - saved > UNSAVED_MS:
         said = f"the server writes no AOF, and what came since {facts.say(saved)} is on no disk"
         yield Found(Warned.NOT_SAVED, said)
     if survey.full:

@@ -108,11 +108,6 @@ class Facts(NamedTuple):
     exists: bool = True  # anything of the queue is stored
 
     @property
-    def now(self) -> float:
-        """The server's time, ms."""
-        return float(self.survey.now_ms)
-
-    @property
     def idle(self) -> bool:
         """True if no task is due or runs, and none was finished in the last minute."""
         return not (self.stats.due or self.survey.leases or self.pace.lately)
@@ -133,7 +128,9 @@ class Facts(NamedTuple):
 
     def seconds_since(self, at_ms: float | None) -> float:
         """Return the seconds since a moment; infinity without one."""
-        return float("inf") if at_ms is None else round(max(0.0, self.now - at_ms) / 1000, 3)
+        return (
+            float("inf") if at_ms is None else round(max(0.0, self.survey.now_ms - at_ms) / 1000, 3)
+        )
 
     def worker_of(self, task_id: str) -> str:
         """Name the worker of a task that it runs longest, or return ""."""
@@ -148,7 +145,7 @@ class Facts(NamedTuple):
     def say(self, at_ms: float | None) -> str:
         """Write a moment: `14:32:05 UTC`, with its date if that is another day."""
         moment = moment_of(at_ms or 0.0)
-        today = datetime.fromtimestamp(self.now / 1000, UTC)
+        today = datetime.fromtimestamp(self.survey.now_ms / 1000, UTC)
         return say_moment(moment, today) if moment else "a time far away"
 
     def remedy(self, found: Found) -> str:
