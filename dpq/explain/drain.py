@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 
 from dpq.explain.pace import UNKNOWN, Pace
 from dpq.explain.survey import Overview
-from dpq.limits.limits import EVERY_GROUP, quota_text
+from dpq.limits.limits import EVERY_GROUP, RateLimit, quota_text
 from dpq.limits.pools import UNTIL_OPENED_MS
 from dpq.limits.rules import LimitRules
 from dpq.limits.words import rate_text
@@ -72,6 +72,11 @@ class Drain(BaseModel):
         return f"all begun in {span_between(self.low, high)}"
 
 
+def gate_name(window: RateLimit) -> str:
+    """Return the name that a window has in a gate; see lua/lib/limits/window_rule.lua."""
+    return f"{round(window.per * 1000)}{'_' * window.moving}{window.unit}"
+
+
 class Scope(NamedTuple):
     """A limit and what waits for it, as the script drain returns the fields. Times are ms."""
 
@@ -96,7 +101,7 @@ class Scope(NamedTuple):
             return self.words("what its host says is left" if self.slowest else "closed")
         rules = LimitRules.read(self.rules, self.group or None)
         for n, window in enumerate(rules.windows):
-            if f"{window.per * 1000:.0f}" == self.slowest.rstrip("abcdefghijklmnopqrstuvwxyz_"):
+            if gate_name(window) == self.slowest:
                 if self.learned and not n:
                     return self.words(f"{per_text(few(self.learned), window.per)}, as learned")
                 return self.words(rate_text(window))

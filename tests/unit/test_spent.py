@@ -6,7 +6,9 @@ import pytest
 
 from dpq import Quota, RateLimit
 from dpq.cli._render import limit_table
+from dpq.explain.drain import Scope
 from dpq.explain.waiting import spent
+from dpq.limits.rules import LimitRules
 from dpq.limits.states import QuotaState
 from dpq.types import LimitState
 from dpq.views.limits import gauges
@@ -57,3 +59,10 @@ def test_a_gauge_says_the_learned_rate() -> None:
     """Where 0.2 are learned, no gauge says that 10 may run."""
     learned = state(None, 0.2, 5).model_copy(update={"rate": 0.2})
     assert [each["text"] for each in gauges(learned)] == ["10/s, now 0.2", "1000/h"]
+
+
+def test_the_slowest_of_two_windows_of_a_minute() -> None:
+    """A drain time names the window of the unit that is slowest, whatever the unit is called."""
+    rules = LimitRules.checked([RateLimit(600, 60), RateLimit(90, 60, unit="gpt4")]).text(0)
+    scope = Scope("a", 9, 0.0, "60000gpt4", False, True, False, rules, 0.0)
+    assert scope.because == "group 'a': gpt4=90/min"
