@@ -6,18 +6,20 @@ moments with what came and ended. Source: docs/design.md, "Drain time".
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
 from dpq.explain.pace import UNKNOWN, Pace
-from dpq.explain.survey import Overview
 from dpq.limits.limits import EVERY_GROUP, RateLimit, quota_text
 from dpq.limits.pools import UNTIL_OPENED_MS
 from dpq.limits.rules import LimitRules
 from dpq.limits.words import rate_text
 from dpq.model.rates import few, per_text, span, span_between
 from dpq.script.values import read_fields, read_texts
+
+if TYPE_CHECKING:
+    from dpq.explain.survey import Overview
 
 MAX_OVER_SECONDS = 3600
 """Seconds that a drain time is measured over at most."""
@@ -118,7 +120,7 @@ class DrainLook(NamedTuple):
 
     @property
     def begun(self) -> dict[str, float]:
-        """When limits have let all due tasks of each group start, where they say it."""
+        """The ms at which limits have let all due tasks of a group start, where they say it."""
         told = (each for each in self.scopes if each.rated and each.waiting and not each.unreadable)
         return {each.group: each.clears for each in told if each.clears < UNTIL_OPENED_MS}
 
@@ -171,7 +173,7 @@ def drain_of(look: DrainLook, pace: Pace = UNKNOWN, group: str | None = None) ->
     return said("clears", because, by_limits)
 
 
-def nothing_due(seen: Overview) -> Drain:
+def nothing_due(seen: "Overview") -> Drain:
     """Say what is left of a queue of which no task is due."""
     survey, delayed = seen.survey, seen.stats.delayed
     left = [f"{survey.leases} invisible"] * (survey.leases > 0)

@@ -3,19 +3,21 @@
 import shlex
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
 from dpq.explain.drain import Drain
 from dpq.explain.incidents import REMEDIES, SEVERITIES, Severity, VerdictState, Warned
 from dpq.explain.pace import Pace
-from dpq.explain.survey import Survey
 from dpq.limits.pools import UNTIL_OPENED_MS
 from dpq.model.history import Event
 from dpq.model.moments import say_moment
 from dpq.model.rates import many, span
 from dpq.model.reports import QueueStats, WorkerInfo
+
+if TYPE_CHECKING:
+    from dpq.explain.survey import Survey
 
 LATE_SECONDS = 20.0
 """Seconds without a heartbeat after which a worker is late: two are missing."""
@@ -97,7 +99,7 @@ class Facts(NamedTuple):
 
     queue: str
     stats: QueueStats
-    survey: Survey
+    survey: "Survey"
     workers: Sequence[WorkerInfo]
     pace: Pace
     drain: Drain
