@@ -15,6 +15,7 @@ from dpq.views.limits import gauges
 
 MIDNIGHT = datetime(2026, 11, 25, tzinfo=UTC)
 SECOND, DAY = RateLimit(10, 1, burst=10), RateLimit(1000, 3600, burst=1000)
+TOKENS = {"windows": (SECOND, RateLimit(1000, 60, unit="tokens"))}
 
 
 def state(reason: str | None, *left: float, opens: datetime | None = None) -> LimitState:
@@ -38,6 +39,10 @@ def state(reason: str | None, *left: float, opens: datetime | None = None) -> Li
         (state("spent", 0.2, 100), "10/s is spent"),
         (state("spent", 5, -3), "1000/h is spent"),
         (state("spent", 3, 1.5), "1000/h has too few units left"),
+        (
+            state("spent", 5, 300).model_copy(update=TOKENS),
+            "tokens=1000/min has too few units left",
+        ),
         (state("quota", 5, 5, opens=MIDNIGHT), "1000/day@UTC is spent"),
         (state("rate limited", -1050.3, 5), ""),
         (state(None, 5, 5), ""),
