@@ -103,9 +103,10 @@ class Scope(NamedTuple):
             return self.words("what its host says is left" if self.slowest else "closed")
         rules = LimitRules.read(self.rules, self.group or None)
         for n, window in enumerate(rules.windows):
+            if gate_name(window) == self.slowest and self.learned and not n:
+                unit = f"{window.unit}=" * bool(window.unit)
+                return self.words(f"{unit}{per_text(few(self.learned), window.per)}, as learned")
             if gate_name(window) == self.slowest:
-                if self.learned and not n:
-                    return self.words(f"{per_text(few(self.learned), window.per)}, as learned")
                 return self.words(rate_text(window))
         return self.words("; ".join(map(quota_text, rules.quotas)))
 

@@ -68,6 +68,8 @@ def test_a_gauge_says_the_learned_rate() -> None:
 
 def test_the_slowest_of_two_windows_of_a_minute() -> None:
     """A drain time names the window of the unit that is slowest, whatever the unit is called."""
-    rules = LimitRules.checked([RateLimit(600, 60), RateLimit(90, 60, unit="gpt4")]).text(0)
-    scope = Scope("a", 9, 0.0, "60000gpt4", False, True, False, rules, 0.0)
-    assert scope.because == "group 'a': gpt4=90/min"
+    windows = [RateLimit(90, 60, unit="gpt4"), RateLimit(60, 60, unit="out")]
+    rules = LimitRules.checked(windows).text(0)
+    for slowest, said in ("60000gpt4", "gpt4=9/min, as learned"), ("60000out", "out=60/min"):
+        scope = Scope("a", 9, 0.0, slowest, False, True, False, rules, 9.0)
+        assert scope.because == f"group 'a': {said}"
