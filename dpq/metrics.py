@@ -159,8 +159,7 @@ class Meter:
         _tell_state(tell, snapshot)
         _tell_workers(tell, snapshot)
         named = sum(state.waiting for state in own)
-        if whole.waiting >= named:  # both were read in one step, so this holds
-            tell("dpq_group_waiting", whole.waiting - named, OTHER)
+        tell("dpq_group_waiting", max(0, whole.waiting - named), OTHER)
         for state in (whole, *own):
             _tell_scope(tell, state, found.now_ms)
         _tell_met(tell, (whole, *own))

@@ -8,14 +8,13 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict
-
 from dpq.explain.pace import UNKNOWN, Pace
 from dpq.limits.limits import EVERY_GROUP, RateLimit, quota_text
 from dpq.limits.pools import UNTIL_OPENED_MS
 from dpq.limits.rules import LimitRules
 from dpq.limits.words import rate_text
 from dpq.model.rates import few, per_text, span, span_between
+from dpq.model.task_data import Frozen
 from dpq.script.values import read_fields, read_texts
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ LONGEST_SECONDS = 20 * 365 * 86_400.0
 """Seconds: every delay ends sooner. A group with a later end is closed until a user opens it."""
 
 
-class Drain(BaseModel):
+class Drain(Frozen):
     """The time until all tasks that are due now have started.
 
     Attributes:
@@ -51,8 +50,6 @@ class Drain(BaseModel):
             not decide.
         high: The most seconds; None if they are not known.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     seconds: float | None
     state: DrainState

@@ -5,8 +5,6 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict
-
 from dpq.explain.drain import Drain
 from dpq.explain.incidents import REMEDIES, SEVERITIES, Severity, VerdictState, Warned
 from dpq.explain.pace import Pace
@@ -15,6 +13,7 @@ from dpq.model.history import Event
 from dpq.model.moments import say_moment
 from dpq.model.rates import many, span
 from dpq.model.reports import QueueStats, WorkerInfo
+from dpq.model.task_data import Frozen
 
 if TYPE_CHECKING:
     from dpq.explain.survey import Survey
@@ -35,7 +34,7 @@ HANGS_SECONDS, HANGS_TIMES, HANGS_UNKNOWN = 30.0, 5.0, 300.0
 last number of seconds if no run has ended yet."""
 
 
-class Verdict(BaseModel):
+class Verdict(Frozen):
     """The one answer to "why does it not move, who is at fault, and what do I do?".
 
     `str(verdict)` is one line: the state, and why.
@@ -53,8 +52,6 @@ class Verdict(BaseModel):
         needs_person: It does not go on by itself.
         drain: When the tasks that are due will have begun; None if the server does not answer.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     queue: str
     state: VerdictState
