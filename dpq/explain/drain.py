@@ -123,15 +123,6 @@ class DrainLook(NamedTuple):
         return {each.group: each.clears for each in told if each.clears < UNTIL_OPENED_MS}
 
 
-class Paper(NamedTuple):
-    """A change of a limit on paper. Rules are as `plain_rules` writes them, "" for none."""
-
-    stands: str  # the rules that stand
-    every: str  # the rules of every group without a limit of its own
-    now: DrainLook  # with the limit that stands
-    then: DrainLook  # with the changed limit
-
-
 def drain_of(look: DrainLook, pace: Pace = UNKNOWN, group: str | None = None) -> Drain:
     """Compute the drain time: the slower of what limits say, and of the pace if that is known.
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from dpq.explain.drain import DrainLook, Paper, Scope, drain_of, nothing_due, read_drain
+from dpq.explain.drain import DrainLook, Scope, drain_of, nothing_due, read_drain
 from dpq.explain.incidents import UNATTENDED
 from dpq.explain.pace import CHANGED_SECONDS, COVERED_SECONDS, Pace, Point, pace_of
 from dpq.explain.survey import Explained, Overview, Survey, read_survey
@@ -142,13 +142,15 @@ class Operations(QueueOperations[P]):
         args: list[int | str] = [NAMED, LARGEST, LAST_TO_OPEN, *supposed]
         return self.report("drain", args, read_drain)
 
-    def limit_on_paper(self, group: str | None, rules: LimitRules | None) -> Steps[Paper]:
-        """Read what stands of a limit; look at the drain with it and with other rules, or none."""
+    def limit_on_paper(
+        self, group: str | None, rules: LimitRules | None
+    ) -> Steps[tuple[str, str, DrainLook, DrainLook]]:
+        """Read the rules that stand, those of every group, and the drain with both sides."""
         stands, every = yield from self.standing(group)
         field = limit_field(group)
         now = yield from self.drain_look(field)
         text = rules.text(int(now.now)) if rules else ""
-        return Paper(stands, every, now, (yield from self.drain_look(field, text)))
+        return stands, every, now, (yield from self.drain_look(field, text))
 
 
 def one_apart(one: str, other: str) -> bool:
