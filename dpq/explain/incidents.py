@@ -98,8 +98,8 @@ REMEDIES = {
     "`dpq limit clear {scope}{queue}`, its tasks run unlimited.",
     "paused": "`dpq admin resume {queue}` lets its tasks run.",
     "all workers quiet": "`dpq workers --unquiet {worker} {queue}` lets it take tasks again.",
-    "no consumer": "Start a worker, `dpq worker MODULE:NAME {queue}`, or look into the log of the "
-    "one that ended.",
+    "no consumer": "Start a worker: `dpq worker MODULE:NAME {queue}`. If one has ended, its log "
+    "says why.",
     "consumers elsewhere": "Let the consumers ask this queue, `dpq worker MODULE:NAME {queue}`, or "
     "push into the queue that they ask.",
     "all handlers busy": "Restart that process; `dpq admin bulk release --worker {worker} {queue}` "
