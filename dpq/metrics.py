@@ -9,8 +9,7 @@ import logging
 import math
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -33,7 +32,6 @@ from dpq.model.history import OTHER_NAMES, Times
 from dpq.model.reports import QueueStats
 from dpq.model.validation import error_line
 from dpq.queue.inside import session_of
-from dpq.queue.looking import looking_client
 from dpq.views.sampler import OPEN_QUEUES, Directory, Snapshot, Watch, one_each
 from dpq.views.shared import Shared
 
@@ -63,15 +61,9 @@ STATES = ("ready", "delayed", "invisible", "waiting", "dead")
 HELD = ("following", "seen_keys")
 """Counts of what a queue holds beside `STATES`."""
 
-PARTED = ("buried", "rate_limited")
-"""Totals whose parts are totals as well: `buried_expired`, `rate_limited_503`."""
-
-DEATHS, STATUSES = (
-    [name.removeprefix(f"{total}_") for name in QueueStats.model_fields if f"{total}_" in name]
-    for total in PARTED
-)
-"""The classes of `dpq_buried_total`, all others are `other`; and the statuses of answers, all
-others are 429."""
+PARTED = {"buried": ("dpq_buried", "other"), "rate_limited": ("dpq_limit_answers", "429")}
+"""Totals whose parts are totals as well, such as `buried_expired`: the counter of the parts, and
+the label of the rest."""
 
 _ABOUT = dict(
     re.findall(r"^ +(\w+): (.+?)(?=\n +\w+: |\n\n|\Z)", QueueStats.__doc__ or "", re.M | re.S)
@@ -80,7 +72,7 @@ _ABOUT = dict(
 TOTALS = {
     f"dpq_{OTHER_NAMES.get(name, name)}": (name, " ".join(_ABOUT.get(name, "").split()))
     for name, field in QueueStats.model_fields.items()
-    if field.default == 0 and name not in (*STATES, *HELD) and not name.startswith(PARTED)
+    if field.default == 0 and name not in (*STATES, *HELD) and not name.startswith((*PARTED,))
 }
 """Counters of queues: their name without `_total`, the field of the statistics, and their help.
 Each total of the statistics is one, unless its parts have labels."""
@@ -146,13 +138,8 @@ class Meter:
         self._groups: list[str] = []
         self._unlabelled = 0
 
-    def tell(self, tell: Tell) -> QueueStats:
-        """Read the queue, and tell all of it.
-
-        Raises:
-            RedisError: The queue cannot be read.
-            DPQError: The queue cannot be read.
-        """
+    def tell(self, tell: Tell) -> Snapshot:
+        """Read the queue, and tell all of it."""
         run, browser = session_of(self.watch.queue).run, self.watch.browser
         snapshot = self._snapshot()
         chosen, cursor = dict.fromkeys(self._groups), "0"  # known ones stay, so that series go on
@@ -172,12 +159,11 @@ class Meter:
         _tell_state(tell, snapshot)
         _tell_workers(tell, snapshot)
         named = sum(state.waiting for state in own)
-        if whole.waiting >= named:  # both were read in one step, so this holds
-            tell("dpq_group_waiting", whole.waiting - named, OTHER)
+        tell("dpq_group_waiting", max(0, whole.waiting - named), OTHER)
         for state in (whole, *own):
             _tell_scope(tell, state, found.now_ms)
         _tell_met(tell, (whole, *own))
-        return snapshot.stats
+        return snapshot
 
 
 def _own(state: LimitState) -> bool:
@@ -248,7 +234,7 @@ class Exporter:
                 continue
             tell = partial(scrape.of_queue, name)
             try:
-                stats = meter.tell(tell)
+                snapshot = meter.tell(tell)
             except (RedisConnectionError, RedisTimeoutError):
                 raise
             # An error in one queue does not stop the others.
@@ -260,21 +246,11 @@ class Exporter:
                 continue
             self._unread.discard(name)
             tell("dpq_queue_up", 1)
-            scrape.times.append((label(name), stats))
+            scrape.times.append((label(name), snapshot.stats))
+            _tell_server(scrape, snapshot.survey.server)
         self._names = [name for name, _ in scrape.times] or ("",)
         scrape.set("dpq_up", 1)
         scrape.set("dpq_queues_left_out", len(names) - read)
-        self._tell_server(scrape, names)
-
-    def _tell_server(self, scrape: "_Scrape", names: Sequence[str]) -> None:
-        """Tell the settings of the server that endanger tasks; nothing if it does not show them."""
-        queue = next(filter(None, map(self._directory.get, names)), None)
-        with suppress(RedisError):
-            info = {} if queue is None else looking_client(queue.redis).info()
-            if isinstance(info, dict) and "aof_enabled" in info:
-                scrape.set("dpq_server_evicts", info.get("maxmemory_policy") != "noeviction")
-                scrape.set("dpq_server_aof", info["aof_enabled"] == 1)
-                scrape.set("dpq_server_evicted_keys", info.get("evicted_keys", 0))
 
     def _meter(self, queue: DPQ[Any]) -> Meter:
         watch, shared = Watch(queue, self._clock), self._snapshot
@@ -325,6 +301,14 @@ class _Scrape:
         return histogram
 
 
+def _tell_server(scrape: _Scrape, server: Mapping[str, str]) -> None:
+    """Tell the settings of the server that endanger tasks; nothing if it does not show them."""
+    if "aof_enabled" in server:
+        scrape.set("dpq_server_evicts", server.get("maxmemory_policy") != "noeviction")
+        scrape.set("dpq_server_aof", server["aof_enabled"] == "1")
+        scrape.set("dpq_server_evicted_keys", int(server.get("evicted_keys", 0)))
+
+
 def _tell_counts(tell: Tell, stats: QueueStats) -> None:
     for name in STATES:
         tell("dpq_tasks", getattr(stats, name), name)
@@ -333,14 +317,13 @@ def _tell_counts(tell: Tell, stats: QueueStats) -> None:
     for name, (attribute, _) in TOTALS.items():
         tell(name, getattr(stats, attribute))
     tell("dpq_oldest_due_seconds", stats.oldest_ready_seconds or 0)
-    for name, total, parts, rest in (
-        ("dpq_buried", "buried", DEATHS, "other"),
-        ("dpq_limit_answers", "rate_limited", STATUSES, "429"),
-    ):
-        counts = {part.replace("_", " "): getattr(stats, f"{total}_{part}") for part in parts}
-        left = getattr(stats, total) - sum(counts.values())
-        for part, count in {**counts, rest: left}.items():
-            tell(name, max(0, count), part)
+    for total, (name, rest) in PARTED.items():
+        fields = [field for field in QueueStats.model_fields if field.startswith(f"{total}_")]
+        counts = [getattr(stats, field) for field in fields]
+        parts = [field.removeprefix(f"{total}_").replace("_", " ") for field in fields]
+        left = max(0, getattr(stats, total) - sum(counts))
+        for part, count in zip([*parts, rest], [*counts, left], strict=True):
+            tell(name, count, part)
 
 
 def _tell_state(tell: Tell, snapshot: Snapshot) -> None:

@@ -26,7 +26,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from rich.console import Console
 from typer.core import TyperGroup
 
-from dpq.explain.verdict import Verdict, server_away
+from dpq.explain.verdict_facts import Verdict, server_away
 from dpq.model.display import shown, shown_json
 from dpq.model.errors import ConfigurationError, DPQError, ServerWarning
 from dpq.model.log_fields import FIELDS

@@ -6,22 +6,19 @@ moments with what came and ended. Source: docs/design.md, "Drain time".
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from dpq.explain.incidents import LONGEST_SECONDS, Drain, DrainState
 from dpq.explain.pace import UNKNOWN, Pace
-from dpq.limits.limits import EVERY_GROUP, quota_text
+from dpq.limits.limits import EVERY_GROUP, RateLimit, quota_text
 from dpq.limits.pools import UNTIL_OPENED_MS
 from dpq.limits.rules import LimitRules
 from dpq.limits.words import rate_text
-from dpq.model.rates import few, per_text, span
-from dpq.model.reports import QueueStats
+from dpq.model.rates import few, per_text, span, span_between
+from dpq.model.task_data import Frozen
 from dpq.script.values import read_fields, read_texts
 
 if TYPE_CHECKING:
-    from dpq.explain.survey import Survey
-
-__all__ = ["Drain"]
+    from dpq.explain.survey import Overview
 
 MAX_OVER_SECONDS = 3600
 """Seconds that a drain time is measured over at most."""
@@ -31,6 +28,52 @@ COVERED = 0.9
 
 STALLED_PER_HOUR = 0.01
 """The share of the backlog that must end in an hour; below it the queue is stalled."""
+
+DrainState = Literal["clears", "stalled", "will not drain", "even", "unknown", "none due", "empty"]
+
+LONGEST_SECONDS = 20 * 365 * 86_400.0
+"""Seconds: every delay ends sooner. A group with a later end is closed until a user opens it."""
+
+
+class Drain(Frozen):
+    """The time until all tasks that are due now have started.
+
+    Attributes:
+        seconds: The seconds until then, about; 0.0 if no task is due, None if it is not known.
+        state: `clears`; `stalled`: hardly any task ends; `will not drain`: more come than end;
+            `even`: about as many come as end; `unknown`: no limit says it, and nothing was
+            measured; `none due`: all that is left is delayed or invisible; `empty`: no live task
+            is left.
+        because: What is slowest, in words; for `none due`, when the next task is due.
+        backlog: The tasks that are due and have not begun.
+        low: The least seconds until then, by the scatter of what came and ended; None if that does
+            not decide.
+        high: The most seconds; None if they are not known.
+    """
+
+    seconds: float | None
+    state: DrainState
+    because: str
+    backlog: int
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def say(self) -> str:
+        """Say when all will have begun: `all begun in 30 to 40 m`; or why that is not known."""
+        if self.seconds is None or self.state != "clears":
+            return self.because
+        if self.seconds > LONGEST_SECONDS:
+            return "not before it is opened"
+        if self.low is None:
+            return f"all begun in {span(self.seconds)}"
+        high = math.inf if self.high is None else self.high
+        return f"all begun in {span_between(self.low, high)}"
+
+
+def gate_name(window: RateLimit) -> str:
+    """Return the name that a window has in a gate; see lua/lib/limits/window_rule.lua."""
+    return f"{round(window.per * 1000)}{'_' * window.moving}{window.unit}"
 
 
 class Scope(NamedTuple):
@@ -57,9 +100,10 @@ class Scope(NamedTuple):
             return self.words("what its host says is left" if self.slowest else "closed")
         rules = LimitRules.read(self.rules, self.group or None)
         for n, window in enumerate(rules.windows):
-            if f"{window.per * 1000:.0f}" == self.slowest.rstrip("abcdefghijklmnopqrstuvwxyz_"):
-                if self.learned and not n:
-                    return self.words(f"{per_text(few(self.learned), window.per)}, as learned")
+            if gate_name(window) == self.slowest and self.learned and not n:
+                unit = f"{window.unit}=" * bool(window.unit)
+                return self.words(f"{unit}{per_text(few(self.learned), window.per)}, as learned")
+            if gate_name(window) == self.slowest:
                 return self.words(rate_text(window))
         return self.words("; ".join(map(quota_text, rules.quotas)))
 
@@ -72,14 +116,11 @@ class DrainLook(NamedTuple):
     backlog: int
     scopes: Sequence[Scope] = ()
 
-
-class Paper(NamedTuple):
-    """A change of a limit on paper. Rules are as `plain_rules` writes them, "" for none."""
-
-    stands: str  # the rules that stand
-    every: str  # the rules of every group without a limit of its own
-    now: DrainLook  # with the limit that stands
-    then: DrainLook  # with the changed limit
+    @property
+    def begun(self) -> dict[str, float]:
+        """The ms at which limits have let all due tasks of a group start, where they say it."""
+        told = (each for each in self.scopes if each.rated and each.waiting and not each.unreadable)
+        return {each.group: each.clears for each in told if each.clears < UNTIL_OPENED_MS}
 
 
 def drain_of(look: DrainLook, pace: Pace = UNKNOWN, group: str | None = None) -> Drain:
@@ -121,19 +162,19 @@ def drain_of(look: DrainLook, pace: Pace = UNKNOWN, group: str | None = None) ->
     return said("clears", because, by_limits)
 
 
-def nothing_due(stats: QueueStats, survey: "Survey", *, exists: bool) -> Drain:
+def nothing_due(seen: "Overview") -> Drain:
     """Say what is left of a queue of which no task is due."""
+    survey, delayed = seen.survey, seen.stats.delayed
     left = [f"{survey.leases} invisible"] * (survey.leases > 0)
-    if stats.delayed and survey.due_ms is not None:
+    if delayed and survey.due_ms is not None:
         wait = (survey.due_ms - survey.now_ms) / 1000
-        due_in = f"{wait:.1f} s" if wait < 60 else span(wait)
-        first = f"the first of them due in {due_in}"
+        first = f"the first of them due in {f'{wait:.1f} s' if wait < 60 else span(wait)}"
         if wait > LONGEST_SECONDS:
             first = "when other tasks have ended"
-        left.append(f"{stats.delayed} delayed, {first}")
+        left.append(f"{delayed} delayed, {first}")
     state: DrainState = "none due" if left else "empty"
     because = f"no task is due: {', '.join(left)}" if left else "no live task is left"
-    if not exists:
+    if not seen.exists:
         because = "there is no such queue: the first push makes it"
     return Drain(seconds=0.0, state=state, because=because, backlog=0)
 

@@ -1,16 +1,10 @@
-"""The incidents of a queue, each with what to do, and the time until its tasks have begun. No I/O.
+"""The incidents of a queue, each with what to do, as data: one state, any number of warnings.
 
-The verdict has one state, any number of warnings, and one `Drain`. docs/operations.md has a row for
-each state and warning, with the same words.
+docs/operations.md has a row for each, with the same words.
 """
 
-import math
 from enum import StrEnum
 from typing import Literal
-
-from pydantic import BaseModel, ConfigDict
-
-from dpq.model.rates import span, span_between
 
 Severity = Literal["bad", "warn", "good", "soft"]
 
@@ -74,6 +68,21 @@ SEVERITIES: dict[VerdictState, Severity] = {
 }
 """Severities of states; a state that is not named is bad."""
 
+REASONS = {
+    "rate limited": (VerdictState.RATE_LIMITED, "rate limited by its host"),
+    "probe": (VerdictState.RATE_LIMITED, "the first task after a rate limit is still running"),
+    "closed by hand": (VerdictState.BY_HAND, "by hand"),
+    "concurrency": (VerdictState.CONCURRENCY, "as many tasks run as may"),
+    "quota": (VerdictState.QUOTA, "its quota is spread over the rest of the period"),
+    "observed": (VerdictState.QUOTA, "its host has said that no more is left"),
+    "in order": (VerdictState.PACED, "its first task waits for its retry, and comes first"),
+    "unreadable": (VerdictState.UNREADABLE, "its stored limit cannot be read: set or clear it"),
+}
+"""The state of each reason for which a limit lets no task run, and its words in the answer about a
+task; all other reasons pace."""
+
+PACED = VerdictState.PACED, ""
+
 REMEDIES = {
     "server away": "Start the server, or look at its log. `dpq doctor --quick` says when it "
     "answers again.",
@@ -89,8 +98,8 @@ REMEDIES = {
     "`dpq limit clear {scope}{queue}`, its tasks run unlimited.",
     "paused": "`dpq admin resume {queue}` lets its tasks run.",
     "all workers quiet": "`dpq workers --unquiet {worker} {queue}` lets it take tasks again.",
-    "no consumer": "Start a worker, `dpq worker MODULE:NAME {queue}`, or look into the log of the "
-    "one that ended.",
+    "no consumer": "Start a worker: `dpq worker MODULE:NAME {queue}`. If one has ended, its log "
+    "says why.",
     "consumers elsewhere": "Let the consumers ask this queue, `dpq worker MODULE:NAME {queue}`, or "
     "push into the queue that they ask.",
     "all handlers busy": "Restart that process; `dpq admin bulk release --worker {worker} {queue}` "
@@ -132,47 +141,3 @@ REMEDIES = {
     "{queue}` ends it.",
 }
 """Sentences on what to do, by the name of a state, of a cause of one, or of a warning."""
-
-
-DrainState = Literal["clears", "stalled", "will not drain", "even", "unknown", "none due", "empty"]
-
-LONGEST_SECONDS = 20 * 365 * 86_400.0
-"""Seconds: every delay ends sooner. A group with a later end is closed until a user opens it."""
-
-
-class Drain(BaseModel):
-    """The time until all tasks that are due now have started.
-
-    Attributes:
-        seconds: The seconds until then, about; 0.0 if no task is due, None if it is not known.
-        state: `clears`; `stalled`: hardly any task ends; `will not drain`: more come than end;
-            `even`: about as many come as end; `unknown`: no limit says it, and nothing was
-            measured; `none due`: all that is left is delayed or invisible; `empty`: no live task
-            is left.
-        because: What is slowest, in words; for `none due`, when the next task is due.
-        backlog: The tasks that are due and have not begun.
-        low: The least seconds until then, by the scatter of what came and ended; None if that does
-            not decide.
-        high: The most seconds; None if they are not known.
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    seconds: float | None
-    state: DrainState
-    because: str
-    backlog: int
-    low: float | None = None
-    high: float | None = None
-
-    @property
-    def say(self) -> str:
-        """Say when all will have begun: `all begun in 30 to 40 m`; or why that is not known."""
-        if self.seconds is None or self.state != "clears":
-            return self.because
-        if self.seconds > LONGEST_SECONDS:
-            return "not before it is opened"
-        if self.low is None:
-            return f"all begun in {span(self.seconds)}"
-        high = math.inf if self.high is None else self.high
-        return f"all begun in {span_between(self.low, high)}"

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from dpq.explain.drain import DrainLook, Paper, drain_of, nothing_due, read_drain
+from dpq.explain.drain import DrainLook, Scope, drain_of, nothing_due, read_drain
 from dpq.explain.incidents import UNATTENDED
 from dpq.explain.pace import CHANGED_SECONDS, COVERED_SECONDS, Pace, Point, pace_of
 from dpq.explain.survey import Explained, Overview, Survey, read_survey
-from dpq.explain.verdict import Verdict, VerdictState, near_group, one_apart, verdict_of
+from dpq.explain.verdict import Verdict, VerdictState, verdict_of
 from dpq.explain.verdict_facts import ASKED_SECONDS, Facts
 from dpq.explain.waiting import Waiting, explain, read_waiting
 from dpq.limits.limits import EVERY_GROUP
@@ -30,7 +30,7 @@ FAILURES = 200
 """Failed attempts, of which the commonest error and the culprit are told."""
 
 NEAR = 3
-"""Queues with nearly the same name that are looked at."""
+"""Queues with nearly the same name, and groups without a limit, that are looked at."""
 
 NAMED, LARGEST, LAST_TO_OPEN = 50, 50, 20
 """Numbers of groups from which a drain time is computed: groups with a limit of their own, the
@@ -85,8 +85,7 @@ class Operations(QueueOperations[P]):
         return (yield from self.judged())[1]
 
     def judged(self, before: Overview | None = None) -> Steps[tuple[Overview, Verdict]]:
-        """Read what pages show of the queue, and make the verdict on it; with an earlier look, by
-        the pace since then."""
+        """Read what pages show, and judge it; with an earlier look, by the pace since then."""
         read: list[Steps[Any]] = [self.overview(), self.recent()]
         seen, points = yield from all_of(read)
         if before:
@@ -99,11 +98,10 @@ class Operations(QueueOperations[P]):
         if seen.bound_by_limits:
             look = look or (yield from self.drain_look())
         else:
-            look = DrainLook(seen.survey.now_ms, seen.paused_until, seen.due)
-        near = near_group(look.scopes)
-        facts = Facts(self.description.name, *seen, pace, drain_of(look, pace), near=near)
-        if not seen.due:
-            facts = facts._replace(drain=nothing_due(*seen[:2], exists=facts.exists))
+            look = DrainLook(seen.survey.now_ms, seen.paused_until, seen.stats.due)
+        drain = drain_of(look, pace) if seen.stats.due else nothing_due(seen)
+        near, name = _near_group(look.scopes), self.description.name
+        facts = Facts(name, *seen, pace, drain, near=near, exists=seen.exists)
         verdict = verdict_of(facts)
         if verdict.state is VerdictState.FAILING:
             failures = yield from self.failures(seen.survey.now_ms / 1000)
@@ -137,15 +135,34 @@ class Operations(QueueOperations[P]):
         return [event for event in found if event.at.timestamp() >= now - COVERED_SECONDS]
 
     def drain_look(self, *supposed: str) -> Steps[DrainLook]:
-        """Read what the drain time depends on; `supposed` may be a field of limits that is
-        counted in any case, and rules for it, as if they were set."""
+        """Read what the drain time depends on; `supposed`: a field of limits, and its rules."""
         args: list[int | str] = [NAMED, LARGEST, LAST_TO_OPEN, *supposed]
         return self.report("drain", args, read_drain)
 
-    def limit_on_paper(self, group: str | None, rules: LimitRules | None) -> Steps[Paper]:
-        """Read what stands of a limit; look at the drain with it and with other rules, or none."""
+    def limit_on_paper(
+        self, group: str | None, rules: LimitRules | None
+    ) -> Steps[tuple[str, str, DrainLook, DrainLook]]:
+        """Read the rules that stand, those of every group, and the drain with both sides."""
         _, (own, every) = yield from self.view([group, EVERY_GROUP])
         field = limit_field(group)
         now = yield from self.drain_look(field)
         text = rules.text(int(now.now)) if rules else ""
-        return Paper(own.rules, every.rules, now, (yield from self.drain_look(field, text)))
+        return own.rules, every.rules, now, (yield from self.drain_look(field, text))
+
+
+def one_apart(one: str, other: str) -> bool:
+    """Return True if two names differ by one letter or number."""
+    short, long = sorted((one, other), key=len)
+    n = next((n for n, each in enumerate(short) if each != long[n]), len(short))
+    return short != long and long[n + 1 :] in (short[n:], short[n + 1 :])
+
+
+def _near_group(scopes: Sequence[Scope]) -> str:
+    """Name a group with tasks and no limit beside one with a limit and no tasks, or return ""."""
+    named = [scope for scope in scopes if scope.group not in ("", EVERY_GROUP)]
+    idle = [scope.group for scope in named if scope.rated and not scope.waiting]
+    free_ones = [scope.group for scope in named if scope.waiting and not scope.rules]
+    for free in free_ones[:NEAR]:
+        if near := next((group for group in idle if one_apart(group, free)), None):
+            return f"group {free!r} has no limit; group {near!r}, one letter away, has one, unused"
+    return ""

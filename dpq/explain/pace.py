@@ -36,10 +36,6 @@ rates is higher takes more of them if the rates are within this factor of each o
 WIDEST = 4.0
 """The most by which the end of a range is a multiple of its start. A wider range has no end."""
 
-NEAR, POISSON_PAIRS = 2.0, 5
-"""The factor within which the scatter that was seen counts as that of independent tasks; and the
-pairs of stretches that are assumed to scatter so, beside the pairs seen."""
-
 PaceKind = Literal["counting", "stopped", "clears", "open", "even", "grows"]
 """`counting`: too little was seen. `stopped`: no task is finished. `clears`: between `low` and
 `high`. `open`: not before `low`. `even`: about as many tasks come as end. `grows`: more come."""
@@ -60,11 +56,10 @@ class Point(NamedTuple):
     @classmethod
     def of(cls, at: float, seen: QueueStats | Slot) -> "Point":
         """Take the counts of a look, or of a slot of the history."""
-        backlog = seen.ready + seen.waiting
         lapsed = seen.expired_leases if isinstance(seen, QueueStats) else seen.lease_expired
         failed = seen.failed + lapsed + seen.buried_expired
         totals = seen.pushed, seen.replayed, seen.acked, seen.buried, failed
-        return cls(at, backlog, seen.delayed, *totals)
+        return cls(at, seen.due, seen.delayed, *totals)
 
     @property
     def came(self) -> int:
@@ -169,8 +164,7 @@ def _ends(points: Sequence[Point]) -> tuple[int, int, bool, int]:
 
 
 def _range(backlog: int, net: float, spread: float, error: float) -> tuple[float, float]:
-    """Return the least and the most seconds until a backlog is gone that shrinks by `net` a
-    second."""
+    """Return the least and the most seconds until a backlog is gone that shrinks by `net`/s."""
     seconds = backlog / net
     to_come = ERRORS * math.sqrt(spread * seconds) / net
     fast, slow = net + ERRORS * error, net - ERRORS * error
@@ -195,15 +189,14 @@ def _stretches(points: Sequence[Point]) -> list[_Stretch]:
 def _spread(
     counts: Sequence[int], stretches: Sequence[_Stretch], by_chance: float, left_out: int = 0
 ) -> float:
-    """Estimate the variance of counts a second, from what neighbours differ by."""
+    """Estimate the variance of counts a second from neighbours; at least that of pure chance."""
     lengths = [each.seconds for each in stretches]
     pairs = sorted(
         (one / a - other / b) ** 2 / (1 / a + 1 / b)
         for (a, one), (b, other) in pairwise(zip(lengths, counts, strict=True))
     )
-    pairs = pairs[: max(0, len(pairs) - left_out)]
-    seen = (POISSON_PAIRS * by_chance + sum(pairs)) / (POISSON_PAIRS + len(pairs))
-    return min(max(by_chance, seen / NEAR), seen * NEAR)
+    pairs = pairs[: len(pairs) - left_out] if len(pairs) > left_out else [by_chance]
+    return max(by_chance, sum(pairs) / len(pairs))
 
 
 def _change(stretches: Sequence[_Stretch]) -> int:
@@ -213,7 +206,7 @@ def _change(stretches: Sequence[_Stretch]) -> int:
     for counts in ([each.came for each in stretches], [each.ended for each in stretches]):
         by_chance = sum(map(abs, counts)) / seconds if seconds else 0.0
         # A change is in one pair, a short load in two: if more differ, no change is clear.
-        spread = max(by_chance, _spread(counts, stretches, by_chance, left_out=2))
+        spread = _spread(counts, stretches, by_chance, left_out=2)
         before = counted = 0.0
         for number, stretch in enumerate(stretches[:-1], 1):
             before, counted = before + stretch.seconds, counted + counts[number - 1]

@@ -6,6 +6,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from dpq.explain.incidents import PACED, REASONS, VerdictState
 from dpq.explain.pace import Point
 from dpq.limits.pools import UNTIL_OPENED_MS
 from dpq.limits.states import LimitState
@@ -34,16 +35,28 @@ class Held(NamedTuple):
     closed: News | None  # its last closing by hand
 
     @property
+    def name(self) -> str:
+        """Its name in a sentence."""
+        return "the queue" if self.state.group is None else f"group {self.state.group!r}"
+
+    @property
+    def kind(self) -> VerdictState:
+        """The state of a queue that its limit holds."""
+        return REASONS.get(self.state.reason or "", PACED)[0]
+
+    @property
+    def opens_ms(self) -> float | None:
+        """The moment at which it opens by itself, or None."""
+        return self.state.opens_at.timestamp() * 1000 if self.state.opens_at else None
+
+    @property
     def held_ms(self) -> float | None:
         """The moment at which `holder` was popped."""
         return self.token / 1000 if self.token else None
 
 
 class Survey(NamedTuple):
-    """The state of a queue beside its counts. Times are ms, by the server's clock.
-
-    The script survey returns the fields in this order, up to `batch_since_ms`.
-    """
+    """The state of a queue beside its counts, up to `batch_since_ms` as survey.lua returns it."""
 
     now_ms: int
     paused_until: str  # "", "inf", or ms
@@ -69,7 +82,7 @@ class Survey(NamedTuple):
     fault: str  # its last error
     recurs: str  # the id of the newest dead letter that recurs, or ""
     recurs_died_of: str
-    keyed: int  # of the newest dead letters, those with a key
+    keyed: int  # of the newest dead letters, those with a key that would be free after an ack
     key: str  # such a key
     key_task: str  # the id of its task
     batch: str  # a batch of which no task has ended for an hour, though a task waits for its end
@@ -103,9 +116,11 @@ class Overview(NamedTuple):
         return Point.of(self.survey.now_ms / 1000, self.stats)
 
     @property
-    def due(self) -> int:
-        """The tasks that a consumer could have now, if nothing held them."""
-        return self.stats.ready + self.stats.waiting
+    def exists(self) -> bool:
+        """True if anything of the queue is stored."""
+        stats = self.stats
+        tasks = stats.due + stats.delayed + stats.invisible + stats.dead
+        return bool(tasks or self.survey.stored or self.workers)
 
     @property
     def paused_until(self) -> float:
@@ -115,7 +130,7 @@ class Overview(NamedTuple):
     @property
     def bound_by_limits(self) -> bool:
         """True if a limit or a closing may decide when due tasks run."""
-        return bool(self.due and (self.survey.limits or self.survey.held))
+        return bool(self.stats.due and (self.survey.limits or self.survey.held))
 
 
 class Explained(NamedTuple):
@@ -128,7 +143,7 @@ class Explained(NamedTuple):
 
 
 def read_survey(reply: list[Any]) -> Survey:
-    """Read the reply of the script survey ."""
+    """Read the reply of the script survey."""
     values, held, states, holders, events, server = map(read_texts, reply)
     news = {
         (kind, group): News(float(at) if at.isdecimal() else 0.0, detail)
@@ -151,10 +166,8 @@ def read_survey(reply: list[Any]) -> Survey:
 
 
 def _first_opening(seen: Survey) -> float | None:
-    """Return the time when the first closed group opens, ms; None if none of them does by
-    itself."""
-    shut = [each.state for each in seen.held[1:] if not each.state.open]
+    """Return the ms at which the first closed group opens; None if none does by itself."""
+    shut = [each for each in seen.held[1:] if not each.state.open]
     if len(shut) == seen.closed:  # a group that keeps its order is looked at before it opens
-        moments = (state.opens_at.timestamp() * 1000 for state in shut if state.opens_at)
-        return min(moments, default=None)
+        return min((each.opens_ms for each in shut if each.opens_ms), default=None)
     return None if seen.opens_ms is None or seen.opens_ms >= UNTIL_OPENED_MS else seen.opens_ms

@@ -1,21 +1,19 @@
 """The facts of a verdict, and its values: all that its rules share. No I/O."""
 
-from __future__ import annotations  # Survey is loaded for types only
-
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict
-
-from dpq.explain.incidents import REMEDIES, SEVERITIES, Drain, Severity, VerdictState, Warned
+from dpq.explain.drain import Drain
+from dpq.explain.incidents import REMEDIES, SEVERITIES, Severity, VerdictState, Warned
 from dpq.explain.pace import Pace
 from dpq.limits.pools import UNTIL_OPENED_MS
 from dpq.model.history import Event
 from dpq.model.moments import say_moment
 from dpq.model.rates import many, span
 from dpq.model.reports import QueueStats, WorkerInfo
+from dpq.model.task_data import Frozen
 
 if TYPE_CHECKING:
     from dpq.explain.survey import Survey
@@ -36,7 +34,7 @@ HANGS_SECONDS, HANGS_TIMES, HANGS_UNKNOWN = 30.0, 5.0, 300.0
 last number of seconds if no run has ended yet."""
 
 
-class Verdict(BaseModel):
+class Verdict(Frozen):
     """The one answer to "why does it not move, who is at fault, and what do I do?".
 
     `str(verdict)` is one line: the state, and why.
@@ -54,8 +52,6 @@ class Verdict(BaseModel):
         needs_person: It does not go on by itself.
         drain: When the tasks that are due will have begun; None if the server does not answer.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     queue: str
     state: VerdictState
@@ -82,12 +78,25 @@ class Verdict(BaseModel):
         return "bad" if self.needs_person else "warn" if worse else mild
 
 
+class Found(NamedTuple):
+    """A state or a warning that a rule has found. Times are ms."""
+
+    state: Any  # a `VerdictState` or a `Warned`
+    because: str
+    incident: str | None = None  # the name of its remedy; None: that of the state
+    since: float | None = None
+    until: float | None = None
+    who: str = ""
+    needs_person: bool | None = None  # None: as of its state, unless it ends by itself
+    named: Mapping[str, Any] = {}  # what its remedy names
+
+
 class Facts(NamedTuple):
     """All that a verdict depends on."""
 
     queue: str
     stats: QueueStats
-    survey: Survey
+    survey: "Survey"
     workers: Sequence[WorkerInfo]
     pace: Pace
     drain: Drain
@@ -95,32 +104,37 @@ class Facts(NamedTuple):
     elsewhere: str = ""
     failures: Sequence[Event] = ()
     near: str = ""
-
-    @property
-    def now(self) -> float:
-        """The server's time, ms."""
-        return float(self.survey.now_ms)
-
-    @property
-    def due(self) -> int:
-        """The tasks that a consumer could have now, if nothing held them."""
-        return self.stats.ready + self.stats.waiting
+    exists: bool = True  # anything of the queue is stored
 
     @property
     def idle(self) -> bool:
         """True if no task is due or runs, and none was finished in the last minute."""
-        return not (self.due or self.survey.leases or self.pace.lately)
+        return not (self.stats.due or self.survey.leases or self.pace.lately)
 
     @property
-    def exists(self) -> bool:
-        """True if anything of the queue is stored."""
-        stats = self.stats
-        tasks = self.due + stats.delayed + stats.invisible + stats.dead
-        return bool(tasks or self.survey.stored or self.workers)
+    def alive(self) -> list[WorkerInfo]:
+        """The workers that are not late."""
+        return [worker for worker in self.workers if worker.seen_seconds <= LATE_SECONDS]
+
+    @property
+    def others_ask(self) -> bool:
+        """True if another consumer takes tasks than workers that are late or quiet."""
+        asked, leases = self.survey.asked_ms or 0.0, self.survey.leases
+        moments = [(each.quiet_since or each.seen).timestamp() * 1000 for each in self.workers]
+        lately = self.seconds_since(asked) <= ASKED_SECONDS
+        asks = lately and asked > max(moments, default=0.0) + BEAT_SECONDS * 1000
+        return asks or leases > sum(worker.holds for worker in self.workers)
 
     def seconds_since(self, at_ms: float | None) -> float:
         """Return the seconds since a moment; infinity without one."""
-        return float("inf") if at_ms is None else round(max(0.0, self.now - at_ms) / 1000, 3)
+        return (
+            float("inf") if at_ms is None else round(max(0.0, self.survey.now_ms - at_ms) / 1000, 3)
+        )
+
+    def worker_of(self, task_id: str) -> str:
+        """Name the worker of a task that it runs longest, or return ""."""
+        found = (each for each in self.workers if each.longest_task == task_id)
+        return next(map(worker_name, found), "")
 
     def usual(self) -> str:
         """Say how long runs take."""
@@ -130,67 +144,22 @@ class Facts(NamedTuple):
     def say(self, at_ms: float | None) -> str:
         """Write a moment: `14:32:05 UTC`, with its date if that is another day."""
         moment = moment_of(at_ms or 0.0)
-        today = datetime.fromtimestamp(self.now / 1000, UTC)
+        today = datetime.fromtimestamp(self.survey.now_ms / 1000, UTC)
         return say_moment(moment, today) if moment else "a time far away"
 
-    def remedy(self, incident: str, **named: Any) -> str:
-        """Say what to do at an incident of the table; "" if there is nothing to do."""
-        words = {name: shlex.quote(str(value)) for name, value in named.items()}
-        scope = f"--group {words['group']} " if named.get("group") else ""
+    def remedy(self, found: Found) -> str:
+        """Say what to do; "" if there is nothing to do."""
+        words = {name: shlex.quote(str(value)) for name, value in found.named.items()}
+        scope = f"--group {words['group']} " if found.named.get("group") else ""
         queue = f"--queue {shlex.quote(self.queue)}"
+        incident = found.state if found.incident is None else found.incident
         return REMEDIES.get(incident, "").format(**words, scope=scope, queue=queue)
-
-    def found(
-        self,
-        state: VerdictState,
-        because: str,
-        incident: str | None = None,
-        *,
-        since: float | None = None,
-        until: float | None = None,
-        who: str = "",
-        needs_person: bool | None = None,
-        **named: Any,
-    ) -> Verdict:
-        """Make a verdict. Times are ms; `named` goes into the remedy of the incident."""
-        if needs_person is None:
-            needs_person = state not in SEVERITIES and until is None
-        return Verdict(
-            queue=self.queue,
-            state=state,
-            because=because,
-            since=moment_of(since),
-            until=moment_of(until),
-            who=who,
-            what_to_do=self.remedy(state if incident is None else incident, **named),
-            needs_person=needs_person,
-        )
 
 
 def hangs(stats: QueueStats, seconds: float) -> bool:
     """Return True if a run of so many seconds is far longer than other runs of the queue."""
     run = stats.run
     return seconds > (max(HANGS_SECONDS, HANGS_TIMES * run.p99) if run else HANGS_UNKNOWN)
-
-
-def alive(workers: Iterable[WorkerInfo]) -> list[WorkerInfo]:
-    """Return the workers that are not late."""
-    return [worker for worker in workers if worker.seen_seconds <= LATE_SECONDS]
-
-
-def awake(workers: Iterable[WorkerInfo]) -> list[WorkerInfo]:
-    """Return the workers that take new tasks: all but the quiet ones."""
-    return [worker for worker in workers if not worker.quiet_since]
-
-
-def others_ask(survey: Survey, workers: Sequence[WorkerInfo]) -> bool:
-    """Return True if another consumer takes tasks than workers that are late or quiet."""
-    moments = [(worker.quiet_since or worker.seen).timestamp() for worker in workers]
-    asked = (survey.asked_ms or 0.0) / 1000
-    lately = survey.now_ms / 1000 - asked <= ASKED_SECONDS
-    if lately and asked > max(moments, default=0.0) + BEAT_SECONDS:
-        return True
-    return survey.leases > sum(worker.holds for worker in workers)
 
 
 def moment_of(at_ms: float | None) -> datetime | None:
@@ -209,3 +178,20 @@ def worker_name(info: WorkerInfo) -> str:
     if info.host in info.name:
         return f"{info.name} (pid {info.pid})" if str(info.pid) not in info.name else info.name
     return f"{info.name} on {info.host} (pid {info.pid})"
+
+
+SILENT = "no answer"
+"""The first words of what is said of a server that takes a connection, but does not answer."""
+
+
+def server_away(queue: str, error: object, since_ms: float) -> Verdict:
+    """Make the verdict on a queue whose server does not answer since a moment."""
+    since, silent = moment_of(since_ms), str(error).startswith(SILENT)
+    return Verdict(
+        queue=queue,
+        state=VerdictState.SERVER_AWAY,
+        because=f"the server has not answered since {since:%Y-%m-%d %H:%M:%S} UTC: {error}",
+        since=since,
+        what_to_do=REMEDIES["server silent" if silent else "server away"],
+        needs_person=True,
+    )

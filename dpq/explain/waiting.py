@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from dpq.explain.verdict import PACED, REASONS
+from dpq.explain.incidents import PACED, REASONS
 from dpq.limits.limits import RateLimit, quota_text
 from dpq.limits.pools import UNTIL_OPENED_MS
 from dpq.limits.states import LimitState, MemberState, last_to_open, spent_quota, spent_words
@@ -53,9 +53,13 @@ def explain(
         about = "at least" if least or any(each.concurrency for each in limits) else "about"
         return f", so it may run after {about} {span(round((found.about_ms - now_ms) / 1000))}"
 
+    def then(what: str, until_ms: float | None) -> tuple[str, float | None]:
+        place = f"and it is {behind or 'first'} then{soon(until_ms or math.inf)}"
+        return f"{what}, {place}{nobody}", until_ms
+
     paused = float(found.paused_until or 0)  # inf: until it is resumed
     paused_until = None if paused == math.inf else paused
-    pause = f"for another {within(paused)}" if paused_until is not None else "until it is resumed"
+    pause = f"paused for another {within(paused)}" if paused_until else "paused until it is resumed"
     if not found.state:
         return "it stands nowhere, and nothing would run it: see `dpq doctor`", None
     if found.state == TaskState.DEAD:
@@ -67,7 +71,7 @@ def explain(
             return _waits_for(found), None
         due = f"it is delayed: due in {within(found.until_ms)}"
         if paused > found.until_ms:
-            return f"{due}, but the queue is paused {pause}", paused_until
+            return f"{due}, but the queue is {pause}", paused_until
         return due, found.until_ms
     before = []
     if found.in_group:
@@ -77,27 +81,24 @@ def explain(
         before.append("at least " * found.more + others)
     behind = f"behind {' and '.join(before)}" if before else ""
     nobody = f", but nobody takes it: {unattended}" if unattended else ""
-    then = f"and it is {behind or 'first'} then"
     if paused:
-        return f"the queue is paused {pause}, {then}{soon(paused)}{nobody}", paused_until
+        return then(f"the queue is {pause}", paused_until)
     shut: LimitState | MemberState | None
     shut = next((limit for limit in reversed(limits) if not limit.open), None)
     pool = limits[-1].members if found.pinned else ()
     member = next((m for m in pool if m.name == found.pinned), None)
     if pool and member is None:
-        return (
-            f"it runs only as {found.pinned!r}, which is no member of its group's pool: it waits "
-            f"until set_limit names that member, {then}"
-        ), None
+        only = f"it runs only as {found.pinned!r}, which is no member of its group's pool"
+        return then(f"{only}: it waits until set_limit names that member", None)
     if member and not member.open and (shut is None or shut.group is not None):
         shut = member
     if shut is None:
         place = behind and f" {behind}" if nobody else f": {behind or 'next'}"
-        said = f"it is {found.state}{place}{soon(now_ms)}{nobody}"
+        said = f"it is {found.state}{place}{soon(now_ms)}"
         if not before and found.held_until_ms > now_ms:
             wait = within(found.held_until_ms)
-            said = f"it waits for units of the queue's limit, for another {wait}{nobody}"
-        return said, found.held_until_ms or None
+            said = f"it waits for units of the queue's limit, for another {wait}"
+        return said + nobody, found.held_until_ms or None
     if isinstance(shut, MemberState):
         what, windows = f"it runs only as {shut.name!r}, which", limits[-1].windows
     else:
@@ -108,8 +109,7 @@ def explain(
     if not opens and shut.reason == "closed by hand":
         until = " until it is opened"
     why = REASONS.get(shut.reason or "", PACED)[1]
-    closed = f"{what} is closed ({spent(shut, windows) or why}){until}"
-    return f"{closed}, {then}{soon(opens or math.inf)}{nobody}", opens
+    return then(f"{what} is closed ({spent(shut, windows) or why}){until}", opens)
 
 
 def _waits_for(found: Waiting) -> str:

@@ -134,9 +134,10 @@ def last_to_open(
     windows: Sequence[RateLimit], units_left: Sequence[float]
 ) -> tuple[RateLimit, float] | None:
     """Return the window that takes longest until it has what a task needs, and what it has left."""
-    needed = max(1, math.floor(min(units_left, default=0)) + 1)  # the least that does not fit
-    both = zip(windows, units_left, strict=False)
-    return max(both, key=lambda each: (needed - each[1]) * each[0].per / each[0].rate, default=None)
+    both = [*zip(windows, units_left, strict=False)]  # most tasks need one request
+    few = [(window, left) for window, left in both if left < 1 or window.unit] or both
+    needed = max(1, math.floor(min((left for _, left in few), default=0)) + 1)  # does not fit
+    return max(few, key=lambda each: (needed - each[1]) * each[0].per / each[0].rate, default=None)
 
 
 def spent_words(left: float) -> str:

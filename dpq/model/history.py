@@ -111,6 +111,11 @@ class Counts(Frozen):
     wait: Times | None = None
     run: Times | None = None
 
+    @property
+    def due(self) -> int:
+        """The tasks that a consumer could have now, if nothing held them."""
+        return self.ready + self.waiting
+
 
 class Slot(Counts):
     """The counts of a queue at one moment of its history; totals are those since the queue began.

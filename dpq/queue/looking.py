@@ -16,7 +16,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
-from dpq.explain.verdict import SILENT
+from dpq.explain.verdict_facts import SILENT
 from dpq.link.connections import Connections
 from dpq.link.internals import no_notices
 from dpq.link.session import QueueSession

@@ -89,7 +89,7 @@ def story(slots: Sequence[Slot], chosen: Span, now_ms: float) -> Story:
     ends = zip(every["acked"], every["failed"], every["lease_expired"], strict=True)
     failed = [failed_share(*(count or 0 for count in each)) for each in ends]
     last = last_of(slots, at, edges)
-    backlog = [float(slot.ready + slot.waiting) if slot else None for slot in last]
+    backlog = [float(slot.due) if slot else None for slot in last]
     flows = [Line("in", "in", a_second("pushed")), Line("out", "out", a_second("acked"))]
     limited = Line("rate limited", "k0", every["rate_limited"])
     runs = times("run")

@@ -17,9 +17,6 @@ from dpq.model.moments import moment_of, say_moment
 from dpq.model.rates import many, span
 from dpq.model.reports import WorkerInfo
 
-KINDS = {"rate_limited": "429"}
-"""Kinds with other words; in all others `_` becomes a space. Another status is in the detail."""
-
 _MS = re.compile(r"\b(\d{1,15}) ms\b")
 _STATUS = re.compile(r"^(\d{3}), (.*)$")
 _UNTIL = re.compile(r"^(.*) (\d{13})$")
@@ -57,8 +54,8 @@ def event_text(event: Event) -> EventText:
 
 
 def kind_text(kind: str) -> str:
-    """Write the kind of an event in words."""
-    return KINDS.get(kind, kind.replace("_", " "))
+    """Write the kind of an event in words. The detail of a 429 may have another status."""
+    return "429" if kind == "rate_limited" else kind.replace("_", " ")
 
 
 def _change_text(event: Event) -> str:
@@ -94,8 +91,7 @@ class Change(NamedTuple):
 
 def changes(events: Sequence[Event], workers: Sequence[WorkerInfo], now_ms: float) -> list[Change]:
     """List what operators did in the last day, and which workers began: the newest first."""
-    late = (event for event in events if event.at.timestamp() * 1000 >= now_ms - DAY_MS)
-    found = [Change(event.at, _words(event), event) for event in late]
+    found = [Change(event.at, _words(event), event) for event in _since(events, now_ms - DAY_MS)]
     began: dict[str, list[datetime]] = {}
     for worker in workers:
         if worker.since.timestamp() * 1000 >= now_ms - DAY_MS:
@@ -107,6 +103,10 @@ def changes(events: Sequence[Event], workers: Sequence[WorkerInfo], now_ms: floa
     return sorted(found, key=lambda each: each.at, reverse=True)
 
 
+def _since(events: Sequence[Event], from_ms: float) -> list[Event]:
+    return [event for event in events if event.at.timestamp() * 1000 >= from_ms]
+
+
 def _words(event: Event) -> str:
     scope = {"": "", "*": " of every group"}.get(event.group, f" of group {event.group!r}")
     said = event_text(event)
@@ -114,9 +114,8 @@ def _words(event: Event) -> str:
 
 
 def failures(events: Sequence[Event], now_ms: float) -> dict[str, list[tuple[str, int]]]:
-    """Count the failed attempts of the last hour by error, worker, group and member, those with
-    most of them first; {} if there are none."""
-    late = [event for event in events if event.at.timestamp() * 1000 >= now_ms - HOUR_MS]
+    """Count the failed attempts of the last hour by error, worker, group and member."""
+    late = _since(events, now_ms - HOUR_MS)
     parts = {
         "error": Counter(event.detail or event.kind for event in late),
         "worker": Counter(event.worker or "not told" for event in late),
@@ -135,7 +134,7 @@ class Limited(NamedTuple):
 
 def limited_by(events: Sequence[Event], group: str, now_ms: float) -> Limited:
     """Find the 429s of a scope in the last day: "" for the whole queue."""
-    late = (event for event in events if now_ms - event.at.timestamp() * 1000 <= DAY_MS)
+    late = _since(events, now_ms - DAY_MS)
     hits = [each for each in late if (each.kind, each.group) == ("rate_limited", group)]
     met = Counter(event_text(hit).kind for hit in hits)
     said = ", ".join(f"{count} × {status}" for status, count in sorted(met.items()))  # noqa: RUF001
@@ -174,13 +173,14 @@ def begun_ms(task: Any) -> float | None:
 
 def steps_of(events: Sequence[Event]) -> list[Step]:
     """Write the events of a task as steps; `events` are in their order."""
-    steps: list[Step] = []
+    steps = []
     for event in events:
-        said = event_text(event)
-        words = (said.detail, event.member and f"as {event.member}", event.worker)
+        kind, said, until_ms = event_text(event)
+        detail = ", ".join(
+            filter(None, (said, event.member and f"as {event.member}", event.worker))
+        )
         at, tone = event.at.timestamp() * 1000, TONES.get(event.kind, "")
-        detail = ", ".join(filter(None, words))
-        steps.append(Step(at, said.kind, tone, detail, said.until_ms, event.frames))
+        steps.append(Step(at, kind, tone, detail, until_ms, event.frames))
     return steps
 
 

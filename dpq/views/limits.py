@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from dpq import DPQ, ConfigurationError, RateLimit
-from dpq.explain.drain import DrainLook, Paper, drain_of
-from dpq.explain.incidents import LONGEST_SECONDS
+from dpq.explain.drain import LONGEST_SECONDS, DrainLook, drain_of
 from dpq.limits.limits import EVERY_GROUP, most_granted, quota_text
 from dpq.limits.pools import MAX_MEMBERS
 from dpq.limits.rules import LimitRules, limit_words, plain_rules
@@ -60,17 +59,6 @@ def gauges(state: LimitState) -> list[dict[str, Any]]:
     return found
 
 
-def drain_ms(state: LimitState, now_ms: float) -> float | None:
-    """Compute when all waiting tasks of a scope will have begun, if each costs one request."""
-    times = []
-    for gauge in gauges(state):
-        if gauge["unit"] == "" and gauge["left"] is not None:
-            missing = max(0.0, state.waiting - max(0.0, gauge["left"]))
-            times.append(missing / gauge["a_second"] * 1000)
-    opens = state.opens_at.timestamp() * 1000 if state.opens_at else now_ms
-    return max(opens, now_ms) + max(times) if times and state.waiting else None
-
-
 # A change
 
 
@@ -94,10 +82,10 @@ class Change(NamedTuple):
 
 def look_at(queue: DPQ[Any], group: str | None, rules: LimitRules | None) -> Change:
     """Read what a change of a limit would do; None would remove the limit. It changes nothing."""
-    paper: Paper = session_of(queue).run(operations_of(queue).limit_on_paper, group, rules)
-    text = plain_rules(rules.text()) if rules else ""
-    was = _side(paper.stands, group, paper.every, paper.now)
-    return Change(paper.stands, text, was, _side(text, group, paper.every, paper.then))
+    read = session_of(queue).run(operations_of(queue).limit_on_paper, group, rules)
+    (stands, every, now, then), text = read, plain_rules(rules.text()) if rules else ""
+    was, will_be = _side(stands, group, every, now), _side(text, group, every, then)
+    return Change(stands, text, was, will_be)
 
 
 def make(

@@ -9,7 +9,7 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache, partial
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
@@ -18,7 +18,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from dpq import DPQ, known_queues
 from dpq.explain.drain import DrainLook
 from dpq.explain.pace import KEPT_SECONDS, Pace, Point, lasting, pace_of
-from dpq.explain.survey import Overview, Survey
+from dpq.explain.survey import Survey
 from dpq.explain.verdict import Verdict
 from dpq.link.cluster import forbidden
 from dpq.model.reports import QueueStats, WorkerInfo
@@ -45,16 +45,6 @@ LIMITS_SECONDS = 5.0
 
 OPEN_QUEUES = 200
 """Queue objects that are kept for the queues of a server; they share one client."""
-
-
-class Directory(Protocol):
-    """Finds queues by name."""
-
-    def names(self) -> Sequence[str]:
-        """List the names."""
-
-    def get(self, name: str) -> DPQ[Any] | None:
-        """Return the queue of a name; None if there is no such queue."""
 
 
 class Named:
@@ -90,6 +80,10 @@ class Known:
         return self._open(name) if name in self.names() else None
 
 
+Directory = Named | Known
+"""Finds queues by name."""
+
+
 class Snapshot(NamedTuple):
     """A queue at one moment, and its last minutes."""
 
@@ -99,6 +93,7 @@ class Snapshot(NamedTuple):
     pace: Pace
     samples: list[Point]
     verdict: Verdict
+    begun: dict[str, float]  # the ms at which limits have let all due tasks of a group start
 
 
 class Watch:
@@ -114,7 +109,8 @@ class Watch:
         self.queue = looking(queue)
         self.browser = operations_of(queue)
         self._clock = clock
-        self._samples: list[Point] = []
+        self._samples: list[Point] = []  # at the server's time
+        self._read_at = -math.inf
         self._remembers, self._remembered = remembers, -REMEMBER_SECONDS
         self._look: DrainLook | None = None
         self._looked = -math.inf
@@ -124,42 +120,35 @@ class Watch:
 
     def read(self) -> Snapshot:
         """Read the queue in one round trip; call it once a second at most."""
-        found = read_all([self])[0]
+        found: Snapshot | Exception = ask_all([self], [self.steps])[0]
         if isinstance(found, Exception):
             raise found
         return found
 
     def steps(self) -> Steps[Snapshot]:
         """Read the queue, store a slot that is due, and judge what was seen."""
-        queue = operations_of(self.queue)
-        alone = self._clock() - self._latest > REMEMBER_SECONDS
-        history = [queue.recent()] if alone else []
-        read: list[Steps[Any]] = [queue.overview(), *history, self._remember()]
+        queue, now = operations_of(self.queue), self._clock()
+        history = [queue.recent()] if now - self._read_at > REMEMBER_SECONDS else []
+        read: list[Steps[Any]] = [queue.overview(), *history, self._remember(now)]
         seen, *points, _ = yield from all_of(read)
-        pace = self._pace(seen, *points)
-        if seen.bound_by_limits and self._clock() - self._looked >= LIMITS_SECONDS:
-            self._look, self._looked = (yield from queue.drain_look()), self._clock()
+        self._read_at, self.ahead_ms = now, seen.survey.now_ms - time.time() * 1000
+        pace = self._pace(seen.point, *points)
+        if seen.bound_by_limits and now - self._looked >= LIMITS_SECONDS:
+            self._look, self._looked = (yield from queue.drain_look()), now
         verdict = yield from queue.judge(seen, pace, self._look)
-        return Snapshot(seen.stats, seen.survey, seen.workers, pace, self._samples, verdict)
+        begun = self._look.begun if self._look and seen.bound_by_limits else {}
+        shown = pace, self._samples, verdict, begun
+        return Snapshot(seen.stats, seen.survey, seen.workers, *shown)
 
-    @property
-    def _latest(self) -> float:
-        return self._samples[-1].at if self._samples else -math.inf
-
-    def _pace(self, seen: Overview, points: Sequence[Point] = ()) -> Pace:
-        """Add a look to the samples, and those of the history if this is the first one."""
-        self.ahead_ms = seen.survey.now_ms - time.time() * 1000
-        now, latest = self._clock(), self._latest
-        for point in points:
-            at = now + point.at - seen.survey.now_ms / 1000
-            if latest < at < now:
-                self._samples.append(point._replace(at=at))
-        samples = lasting([*self._samples, Point.of(now, seen.stats)])
-        self._samples = [each for each in samples if each.at >= now - KEPT_SECONDS]
+    def _pace(self, point: Point, before: Sequence[Point] = ()) -> Pace:
+        """Add a look to the samples, behind those of the history that are newer than the last."""
+        latest = self._samples[-1].at if self._samples else 0.0
+        between = [each for each in before if latest < each.at < point.at]
+        samples = lasting([*self._samples, *between, point])
+        self._samples = [each for each in samples if each.at >= point.at - KEPT_SECONDS]
         return pace_of(self._samples)
 
-    def _remember(self) -> Steps[None]:
-        now = self._clock()
+    def _remember(self, now: float) -> Steps[None]:
         if self._remembers and now - self._remembered >= REMEMBER_SECONDS:
             self._remembered = now
             try:
@@ -181,13 +170,8 @@ class Watch:
         return list(known)
 
 
-def read_all(watches: Sequence[Watch]) -> list[Snapshot | Exception]:
-    """Read queues, those of one client in one round trip; a fault of a queue is its answer."""
-    return ask_all(watches, [watch.steps for watch in watches])
-
-
 def ask_all(watches: Sequence[Watch], asked: Sequence[Callable[[], Steps[Any]]]) -> list[Any]:
-    """Run an operation on each queue, as `read_all` does; return each answer or error."""
+    """Run an operation on each queue, one round trip a client; a fault of a queue is its answer."""
     answers: list[Any] = [None] * len(watches)
     clients: dict[int, list[int]] = {}
     for place, watch in enumerate(watches):
@@ -208,8 +192,7 @@ def ask_all(watches: Sequence[Watch], asked: Sequence[Callable[[], Steps[Any]]])
 
 
 def one_each(directory: Directory, make: Callable[[DPQ[Any]], T]) -> Callable[[str], T | None]:
-    """Return a function from a name to an object of its queue, made once, as long as the directory
-    has the same queue; None if there is no such queue."""
+    """Return a function from a name to an object of its queue, made once; None without a queue."""
     made = lru_cache(OPEN_QUEUES)(make)
 
     def get(name: str) -> T | None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from dpq import ConfigurationError, RateLimit
+from dpq.explain.drain import gate_name
 from dpq.limits.rules import LimitRules
 from dpq.model.history import Granted
 from dpq.types import Event, LimitState, MemberState
@@ -96,9 +97,9 @@ def _rate(text: str, group: str | None, used: Used) -> float | None:
         rules = LimitRules.read(text, group) if text not in ("", "removed") else None
     except ConfigurationError:
         return None
-    windows = rules.windows if rules and used.window else ()
-    alike = (each.rate for each in windows if used.window and _name(each) == _name(used.window))
-    return next(alike, None)
+    name = gate_name(used.window) if used.window else ""
+    windows = rules.windows if rules else ()
+    return next((each.rate for each in windows if gate_name(each) == name), None)
 
 
 def _edges(now_ms: float) -> list[float]:
@@ -122,7 +123,7 @@ def _used(
     best = Used(name, [round(count or 0) for count in met])
     for number, window in enumerate(windows):
         rate = (number == 0 and state.rate) or window.rate
-        held = [(slot.at_ms, slot.totals[scope][1].get(_name(window))) for slot in slots]
+        held = [(slot.at_ms, slot.totals[scope][1].get(gate_name(window))) for slot in slots]
         known = [(float(at_ms), total) for at_ms, total in held if total is not None]
         at = [moment for moment, _ in known]
         units = scaled(counted(at, [total for _, total in known], edges), at, edges)
@@ -132,8 +133,3 @@ def _used(
         if seen and (best.share is None or share > best.share):
             best = best._replace(share=share, window=window, used=used)
     return best
-
-
-def _name(window: RateLimit) -> str:
-    """Return the name that a window has in a gate; see lua/lib/limits/window_rule.lua."""
-    return f"{round(window.per * 1000)}{'_' if window.moving else ''}{window.unit}"

@@ -1,6 +1,7 @@
 """Short texts about a queue for screens, safe for a terminal whatever is stored."""
 
 import getpass
+import math
 import os
 import re
 import socket
@@ -44,13 +45,6 @@ def batch_left(batch: BatchState, now_ms: float) -> str:
     return f"about {span(seconds * batch.left / ended)} left"
 
 
-def until(at_ms: float | None, now_ms: float) -> str:
-    """Write how long it is until a moment: `12 s`, `now` when it has come."""
-    if at_ms is None:
-        return "-"
-    return span((at_ms - now_ms) / 1000) if at_ms - now_ms >= 1000 else "now"
-
-
 def this_user(program: str) -> str:
     """Name the user, host and program that change a queue, for its events."""
     try:
@@ -76,7 +70,8 @@ def say_state(verdict: Verdict, now_ms: float) -> str:
     if verdict.state is VerdictState.MOVING and drain and drain.backlog:
         return verdict.state.value if drain.state == "unknown" else drain.say
     if verdict.state is VerdictState.PAUSED and verdict.until:
-        return f"paused, {until(verdict.until.timestamp() * 1000, now_ms)}"
+        left = verdict.until.timestamp() - now_ms / 1000
+        return f"paused, {span(left) if left >= 1 else 'now'}"
     return verdict.state.value
 
 
@@ -88,14 +83,12 @@ def say_drain(drain: Drain) -> str:
 
 
 def worst_first(verdicts: Iterable[Verdict]) -> list[Verdict]:
-    """Return the verdicts that need attention, those of `LEAST_URGENT` last, then those with
-    warnings; of equal states the longest first."""
-    last = datetime.max.replace(tzinfo=UTC)
+    """Return the verdicts that need attention, then those with warnings: the longest first."""
     states = [*(each for each in VerdictState if each not in LEAST_URGENT), *LEAST_URGENT]
 
     def urgency(each: Verdict) -> Any:
-        state = states.index(each.state)
-        return not each.needs_person, state, each.since or last, each.queue
+        since = each.since.timestamp() if each.since else math.inf
+        return not each.needs_person, states.index(each.state), since, each.queue
 
     return sorted((each for each in verdicts if each.needs_person or each.warnings), key=urgency)
 
@@ -105,20 +98,19 @@ ORDERED_SECONDS = 60.0
 
 
 class Places:
-    """The order of the queues that need attention: new ones come last, and each minute all are
-    ordered anew."""
+    """The order of the queues that need attention: new ones come last; once a minute, anew."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._until = clock, 0.0
-        self._names: list[str] = []
+        self._names: dict[str, None] = {}  # made anew at each change: requests come at once
 
     def order(self, verdicts: Iterable[Verdict]) -> list[Verdict]:
         """Return the verdicts that need attention, each at the place of its queue."""
         found, now = {each.queue: each for each in worst_first(verdicts)}, self._clock()
         if now >= self._until:
-            self._names, self._until = [], now + ORDERED_SECONDS
-        self._names += [name for name in found if name not in self._names]
-        return [found[name] for name in self._names if name in found]
+            self._names, self._until = {}, now + ORDERED_SECONDS
+        names = self._names = self._names | dict.fromkeys(found)
+        return [found[name] for name in names if name in found]
 
 
 _WEEKDAYS = re.compile("(?<!it's )on Monday through Friday$")

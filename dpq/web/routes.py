@@ -20,7 +20,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dpq import DPQ, ConfigurationError, DPQError, TaskNotFoundError
-from dpq.explain.verdict import server_away
+from dpq.explain.verdict_facts import server_away
 from dpq.model.errors import DuplicateTaskError, LimitChangedError, QueueFullError
 from dpq.model.validation import one_line
 from dpq.queue.inside import session_of

@@ -14,7 +14,6 @@ from starlette.responses import Response
 from dpq import TaskState
 from dpq.explain.incidents import UNATTENDED
 from dpq.explain.operations import Operations
-from dpq.explain.verdict import kind_of
 from dpq.link.cluster import forbidden
 from dpq.model.filter import Filter
 from dpq.model.history import CHANGES
@@ -116,7 +115,7 @@ def ways(call: Call, snapshot: Snapshot) -> list[Way]:
     """Return the buttons and links that do what a verdict says is to do; only allowed buttons."""
     verdict = snapshot.verdict
     name, state = verdict.queue, verdict.state
-    held = next((h for h in snapshot.survey.held if not h.state.open and kind_of(h) is state), None)
+    held = next((h for h in snapshot.survey.held if not h.state.open and h.kind is state), None)
     group = held.state.group if held else None
     found: list[Way] = []
     if state is VerdictState.PAUSED and call.may("resume", name):

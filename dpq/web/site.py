@@ -22,7 +22,7 @@ from dpq.model.validation import one_line
 from dpq.queue.inside import operations_of, session_of
 from dpq.script.command import Steps
 from dpq.types import Event
-from dpq.views.sampler import Directory, Snapshot, Watch, ask_all, one_each, read_all
+from dpq.views.sampler import Directory, Snapshot, Watch, ask_all, one_each
 from dpq.views.shared import Shared
 from dpq.views.words import Places
 from dpq.web.access import Access, Guard
@@ -94,7 +94,8 @@ class Site:
         watches = {name: watch for name in names if (watch := self._watch_of(name))}
 
         def read(keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Any]:
-            return dict(zip(keys, read_all([watches[name] for name, _ in keys]), strict=True))
+            few = [watches[name] for name, _ in keys]
+            return dict(zip(keys, ask_all(few, [watch.steps for watch in few]), strict=True))
 
         keys = [(name, "snapshot") for name in watches]
         answers = {name: each for (name, _), each in self.shared.get_all(keys, read).items()}

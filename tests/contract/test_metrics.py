@@ -29,9 +29,6 @@ class Scrape:
     def __call__(self, name: str, **labels: str) -> float | None:
         return self.samples.get((name, frozenset(labels.items())))
 
-    def names(self) -> set[str]:
-        return {name for name, _ in self.samples}
-
 
 def scrape(*queues: DPQ) -> Scrape:
     return Scrape(Exporter(Named(queues), server="prod").text().decode())
@@ -82,7 +79,7 @@ def test_it_tells_what_the_queue_holds(live: DPQ) -> None:
     assert told("dpq_limit_burst", **pool) == told("dpq_limit_units_left", **pool) == 2
     assert told("dpq_limit_granted_units_total", **pool) == 0
     assert (told("dpq_server_evicts"), told("dpq_server_aof")) == (0, 0)
-    told_names = told.names()
+    told_names = {name for name, _ in told.samples}
     assert set(GAUGES) - told_names <= {"dpq_drain_seconds", "dpq_worker_longest_run_seconds"}
     assert all(f"{metric}_total" in told_names for metric in (TOTALS | COUNTERS))
 

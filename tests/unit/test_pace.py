@@ -3,7 +3,6 @@
 import math
 import random
 from collections.abc import Callable
-from itertools import pairwise
 
 import pytest
 
@@ -30,10 +29,6 @@ def simulated(
         acked = min(total, acked + random_count(end(second)))
         points.append(Point(float(second), total - acked, 0, total, 0, acked))
     return points
-
-
-def changes(kinds: list[str]) -> int:
-    return sum(one != other for one, other in pairwise(kinds))
 
 
 def test_the_truth_is_in_the_range() -> None:

@@ -109,8 +109,8 @@ def test_each_kind_is_filled_in_and_edited(change: Browser, q: DPQ, path: str, k
     assert q.admin.group("g").rules == stood
     agree(change, path, html)
     assert q.admin.group("g").rules == q.admin.group("wanted").rules
-    assert q.admin.events()[-1].before == stood
-    assert q.admin.events()[-1].by == "testclient (dashboard)"
+    changed = q.admin.events()[-1]
+    assert (changed.before, changed.by) == (stood, "testclient (dashboard)")
 
 
 def test_the_question_shows_both_sides(look: Browser, q: DPQ, path: str) -> None:
@@ -129,6 +129,8 @@ def test_the_question_shows_both_sides(look: Browser, q: DPQ, path: str) -> None
     faster = ask(look, path, group="a", windows="20/s")
     [then, now] = reversed(re.findall(r'data-at="(\d+)" data-utc', faster))
     assert int(now) - int(then) == pytest.approx(380_000, abs=1500)
+    [begun] = re.findall(r'begun"><time[^>]*data-at="(\d+)"', look.page(f"{path}/limits"))
+    assert int(begun) == pytest.approx(int(now), abs=1500)
     removed = ask(look, path, group="a", remove="1")
     assert "no limit of its own" in removed
     assert "of every group: 2/s" in removed

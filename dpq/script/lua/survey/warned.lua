@@ -2,7 +2,8 @@
 -- last 10 tasks of delayed wait, and in the last 10 batches that had no live task.
 -- Needs: now, batch_list
 -- Gives: deaths(): reason and last error of the newest dead letter; id and reason of the newest one that recurs; how
---        many of the last day have a key, such a key and the id of its task; texts are empty if there is none;
+--        many of the last day keep a key that would be free by now after an ack, such a key and the id of its task;
+--        texts are empty if there is none;
 --        standstill(): a batch for whose end a task waits, and of which no task has ended for an hour, or one that
 --        has no live task since between an hour and a day, and is not sealed; how many of its tasks are left, and
 --        since when, ms; or three empty texts.
@@ -26,7 +27,8 @@ local function deaths()
     if recurs == '' and (schedule or '') ~= '' then
       recurs, why = ids[i], reason
     end
-    if (key or '') ~= '' and tonumber(moments[i]) > now - DAY then
+    local died, unique_for = tonumber(moments[i]), tonumber(string.match(rest or '', '\26(%d+)') or '0')
+    if (key or '') ~= '' and died > now - DAY and died + unique_for <= now then
       keyed, known, holder = keyed + 1, key, ids[i]
     end
   end
