@@ -109,8 +109,8 @@ SAID: dict[str, About] = {
     "invalid_model": "resource",  # https://github.com/mistralai/mistral-vibe/issues/617
     "deploymentnotfound": "resource",  # https://github.com/MicrosoftDocs/azure-docs/issues/114013
 }
-"""Patterns of a failure's codes and message, in lower case, that say whom it is about. No other try
-of the same request helps, but a 429 about the account is waited for: somebody may pay."""
+"""Patterns of a failure's codes and message, in lower case, that say whom it is about; the first
+holds. No other try of the same request helps, but a 429 about the account is waited for."""
 
 LIMIT_IN_BODY: dict[str, float] = {
     "secondary rate limit": 60.0,  # GitHub, in code
@@ -288,12 +288,9 @@ def meaning_of(
         _in_body(text) if may_be or may_pass else None,
     )
     hit = is_limit or (may_be and (bool(spent) or named is not None))
-    told = _SAID.search(_words(text)[:_MAX_CHARACTERS])
-    about: About = (
-        _ABOUT[told.lastindex - 1]
-        if told and told.lastindex
-        else _WHOM.get(status, "resource" if hit else "request")
-    )
+    words = _words(text)[:_MAX_CHARACTERS]
+    told = next((whom for pattern, whom in SAID.items() if re.search(pattern, words)), None)
+    about = told or _WHOM.get(status, "resource" if hit else "request")
     should = {value.lower() for value in fields["x-should-retry"]}
     if "true" in should or "false" in should:  # the libraries of OpenAI and Anthropic obey it first
         again = "true" in should
@@ -313,8 +310,6 @@ _WHOM: dict[int, About] = {
     **dict.fromkeys(ACCOUNT, "account"),
     **dict.fromkeys(OVERLOADED, "host"),
 }
-_ABOUT = tuple(SAID.values())
-_SAID = re.compile("|".join(f"({pattern})" for pattern in SAID))
 _IN_BODY = [re.compile(pattern, re.ASCII) for pattern in IN_BODY]
 
 
@@ -340,11 +335,13 @@ def _words(text: str) -> str:
     from pydantic_core import from_json  # not above: programs that only push start without it
 
     try:
-        error = from_json(text)
+        error = from_json(text, allow_partial=True)  # of a long body only the beginning is there
     except ValueError:
         return text
     error = error[0] if isinstance(error, list) and error else error
-    inner: Any = error.get("error") if isinstance(error, Mapping) else None
+    if not isinstance(error, Mapping):
+        return text
+    inner: Any = error.get("error")
     places = [each for each in (inner, error) if isinstance(each, Mapping)]
     names = ("type", "code", "status", "message", "detail", "msg", "__type")
     words = [each.get(name) for each in places for name in names]

@@ -193,7 +193,7 @@ class RateLimited(Signal):
         if meaning.wait is None:
             return None
         if not meaning.is_limit:
-            return Retry(meaning.wait, f"status {status}: again in {meaning.wait:g} s")
+            return Retry(meaning.wait, reason)
         signal = cls(meaning.wait, scope, status, reason)
         signal.guessed = meaning.guessed
         return signal
@@ -256,13 +256,9 @@ def _signal_in(error: BaseException) -> Signal | None:
         # The errors of LLM libraries, which have a `body`, say it themselves
         text = "" if hasattr(error, "body") else beginning(body)[:MAX_REASON]
         said = " ".join([error_line(error), *text.split()])
-        signal: Signal | None = RateLimited._of(meaning, status, "member", said)
-        if meaning.final:
-            signal = Reject(said)
+        signal = Reject(said) if meaning.final else RateLimited._of(meaning, status, "member", said)
     except Exception:  # it is no answer
         return None
-    if isinstance(signal, Retry):
-        signal = Retry(signal.delay, said)
     if signal:
         signal.__cause__ = error
     return signal

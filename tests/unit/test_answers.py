@@ -513,6 +513,14 @@ def test_cases(case):
         assert {each.unit: astuple(each)[1:] for each in told} == case.budgets
 
 
+@pytest.mark.parametrize("more", ["", "x" * 9000])
+def test_a_request_that_an_answer_repeats_says_nothing(more):
+    """A text of the request is not the host's word, also where the body is cut."""
+    body = f'{{"detail": "slow", "input": "my account is not active {more}"}}'
+    assert in_short(meaning_of(429, {}, body)) == "resource 5?"
+    assert in_short(meaning_of(429, {}, "429 insufficient_quota")) == "account 5?"
+
+
 @pytest.mark.parametrize("value", HOSTILE, ids=range(len(HOSTILE)))
 def test_hostile_values(value):
     """They are bounded, or as if absent."""
@@ -734,8 +742,6 @@ def test_hostile_headers_cost_little(name, piece):
 
 def test_the_text_of_a_refusal_is_kept():
     """It is the last error of a task that is given up; what is no text says nothing."""
-    assert (
-        RateLimited.from_headers(429, {}, body=b"Too \xff many").reason
-        == "HTTP 429 Too \ufffd many"
-    )
+    refused = RateLimited.from_headers(429, {}, body=b"Too \xff many")
+    assert refused.reason == "HTTP 429 Too \ufffd many"
     assert RateLimited.from_headers(429, {}, body=None).reason == "HTTP 429"
