@@ -88,11 +88,12 @@ def _limits(given: Mapping[str, Any]) -> dict[str | None, dict[str, Any]]:
 
 
 def slot_of(name: str) -> str:
-    """Return the name of a download slot; that of a host has no scheme and no port."""
+    """Return the name of a download slot; that of a host is as Scrapy spells it, with no port."""
     with suppress(ValueError):  # it is no host
         parts = urlsplit(name if "://" in name else f"//{name}")
-        if parts.hostname and (parts.scheme or parts.port):
-            return parts.hostname
+        is_host = parts.scheme or parts.port or ("." in name and parts.netloc == name)
+        if parts.hostname and is_host:
+            return parts.hostname.encode("idna").decode()
     return name
 
 
