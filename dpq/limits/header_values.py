@@ -16,13 +16,15 @@ _NUMBER = re.compile(r"-?\d+(?:\.\d*)?", re.ASCII)
 _NUMBERS = re.compile(rf"{_NUMBER.pattern}(?: *, *{_NUMBER.pattern})*", re.ASCII)
 _SPAN = re.compile(r"(\d+(?:\.\d*)?) ?([a-z]+)", re.ASCII)
 _SPANS = re.compile(rf"{_SPAN.pattern}(?:,? ?(?:and )?{_SPAN.pattern})*", re.ASCII)
-_SECONDS = {
-    **dict.fromkeys(("d", "day"), 86_400),
-    **dict.fromkeys(("h", "hr", "hour"), 3600),
-    **dict.fromkeys(("m", "min", "minute"), 60),
-    **dict.fromkeys(("s", "sec", "second"), 1),
-    **dict.fromkeys(("ms", "millisecond"), 0.001),
+SECONDS = {
+    **dict.fromkeys(("d", "day", "days"), 86_400.0),
+    **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), 3600.0),
+    **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), 60.0),
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),
+    **dict.fromkeys(("ms", "millisecond", "milliseconds"), 0.001),
 }
+"""Seconds of each unit of time, as people and hosts write it."""
+
 _CLOCK = re.compile(r"(\d+):(\d\d):(\d\d(?:\.\d+)?)", re.ASCII)
 
 
@@ -58,13 +60,10 @@ def span_in(text: str) -> float | None:
         text = re.sub("[pt]", "", text)
     if not _SPANS.fullmatch(text):
         return None
-    words = [(float(number), word) for number, word in _SPAN.findall(text)]
-    units = [_SECONDS.get(word) or _SECONDS.get(word.removesuffix("s")) for _, word in words]
-    return (
-        sum(n * unit for (n, _), unit in zip(words, units, strict=True) if unit)
-        if all(units)
-        else None
-    )
+    parts = _SPAN.findall(text)
+    if any(unit not in SECONDS for _, unit in parts):
+        return None
+    return sum(float(number) * SECONDS[unit] for number, unit in parts)
 
 
 def _from_now(number: float, now: float) -> float | None:

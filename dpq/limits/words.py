@@ -8,19 +8,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NoReturn, TypeVar, get_args
 
+from dpq.limits.header_values import SECONDS
 from dpq.limits.limits import Adaptive, Period, Quota, RateLimit, Reserve, quota_text
 from dpq.model.errors import ConfigurationError
 from dpq.model.rates import per_text
 from dpq.model.validation import unit_name
 
 T = TypeVar("T")
-
-TIME_UNITS = {
-    **{"": 1.0, "ms": 0.001, "s": 1.0, "sec": 1.0, "second": 1.0},
-    **{"m": 60.0, "min": 60.0, "minute": 60.0},
-    **{"h": 3600.0, "hour": 3600.0, "d": 86_400.0, "day": 86_400.0},
-}
-"""Seconds of each unit of time in a rate; without a unit it is seconds."""
 
 _NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
 _RATE = re.compile(rf"(?:([^=]*)=)?{_NUMBER}/(?=.){_NUMBER}?([a-z]*)")
@@ -43,13 +37,14 @@ def read_word(word: str) -> RateLimit | Quota:
 
 def _window(text: str) -> RateLimit:
     found = _RATE.fullmatch(text)
-    if not found or found[4] not in TIME_UNITS:
+    seconds = SECONDS.get(found[4] or "s") if found else None
+    if not found or seconds is None:
         _refuse(
             text,
             "write a rate as UNITS/TIME, as in 10/s, 300/15m, 5000/h, 2.5/min, 100/60 (seconds), "
             "tokens=200000/m, 300/15m,moving; the units of time are ms, s, m or min, h, d",
         )
-    per = float(found[3] or 1) * TIME_UNITS[found[4]]
+    per = float(found[3] or 1) * seconds
     return _made(text, lambda: RateLimit(as_written(found[2]), per, unit=_unit(found[1])))
 
 
