@@ -187,8 +187,8 @@ REJECTED = ("rejected",)
 
 _NO_UNIT = re.compile(
     r"requests?|reqs?|limit|limits|user|app|project|org|organization|ip|global|default|account|core"
-    r"|unified|[0-9]*-?(?:s|m|h|d|sec|min|seconds?|minutes?|hours?|days?|weeks?|months?|hourly|daily)"
-    r"|[0-9]+"
+    r"|unified|[0-9]*-?(?:s|m|h|d|sec|min|(?:second|minute|hour|day|week|month)(?:s|ly)?|daily)"
+    r"|usage|based|[0-9]+"  # OpenAI's tokens_usage_based, in code
 )
 """Words of a header's name that say whose limit it is, or of which window: no unit."""
 
@@ -223,14 +223,11 @@ class HostLimit(NamedTuple):
 
     @property
     def unit(self) -> str | None:
-        """The unit that it counts, "" for requests; None if it counts what is under way, which no
-        task uses up."""
-        name = _WHOSE_KEY.sub("", self.name.lower())
-        words = [word for word in re.split("[^a-z0-9]+", name) if word]
-        if "concurrent" in words or "concurrency" in words:
-            return None
+        """The unit that it counts, "" for requests; None if no task names it, or uses it up."""
+        words = re.findall("[a-z0-9]+", _WHOSE_KEY.sub("", self.name.lower()))
         unit = "_".join(word for word in words if not _NO_UNIT.fullmatch(word))
-        return unit if re.fullmatch("[a-z][a-z0-9_]{0,15}", unit) else ""
+        is_known = not unit or re.fullmatch("[a-z][a-z0-9_]{0,15}", unit)
+        return unit if is_known and not {"concurrent", "concurrency"}.intersection(words) else None
 
     @property
     def is_spent(self) -> bool:

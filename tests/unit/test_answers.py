@@ -383,8 +383,14 @@ OpenAI, left | 200 | nobody - | OURS
   x-ratelimit-remaining-tokens: 149984
   x-ratelimit-reset-requests: 6m0s
   x-ratelimit-reset-tokens: 21ms
+  x-ratelimit-remaining-tokens_usage_based: 20
+  x-ratelimit-reset-tokens_usage_based: 20ms
+  x-ratelimit-remaining-complexity-points-of-all: 1
+  x-ratelimit-reset-complexity-points-of-all: 1s
+  x-ratelimit-remaining-monthly-requests: 99
+  x-ratelimit-reset-monthly-requests: 1s
   = - 59 360 60
-  = tokens 149984 0.021 150000
+  = tokens 20 0.02
 Anthropic, left | 200 | nobody - | OURS
   anthropic-ratelimit-requests-limit: 50
   anthropic-ratelimit-requests-remaining: 49
