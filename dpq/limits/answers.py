@@ -31,7 +31,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, Literal, NamedTuple, Protocol
 
-from dpq.limits.header_values import longest, moment_in, numbers_in, span_in, structured, wait_in
+from dpq.limits.header_values import SPAN, list_in, longest, moment_in, numbers_in, span_in, wait_in
 from dpq.model.errors import ConfigurationError
 
 MAX_RETRY_AFTER = 86_400.0
@@ -122,10 +122,9 @@ LIMIT_IN_BODY: dict[str, float] = {
 
 IN_BODY = (
     # Discord, Telegram, Matrix, Google's RetryInfo, monday.com: seconds, a span, or with its unit
-    r'"(?:retry[_-]?(?:after|delay|in)|estimated_time)[_-]?(ms|seconds)?"\s*:\s*"?([\d.]+ ?m?s?)\b',
-    # OpenAI, Azure, Gemini, litellm, Django REST framework: "Please try again in 6m0s."
-    r"(?:again|retry|available|resets?|wait)(?: in| after| for)?()"
-    r" (\d[\d.]* ?[a-z]+(?:[, ]*\d[\d.]* ?[a-z]+)*)",
+    r'"(?:retry[_-]?(?:after|delay|in)|estimated_time)[_-]?(ms|seconds)?"\s*:\s*"?([^",}\]]{1,40})',
+    # OpenAI, Azure, Gemini, litellm, Django REST framework, Replicate: "Please try again in 6m0s."
+    rf"(?:again|retry|available|resets?|wait)(?: in| after| for)?() ~?({SPAN})",
 )
 """The waits in bodies: patterns of a unit and a value.
 
@@ -271,7 +270,8 @@ def meaning_of(
     is_limit = status in (LIMITS if statuses is None else statuses)
     if status < 400 and not is_limit:
         return Meaning()
-    fields, text = _read(headers), beginning(body).lower()
+    fields, body_text = _read(headers), beginning(body)
+    now, text = _now(fields), body_text.lower()
     usual = [LIMIT_IN_BODY[said] for said in LIMIT_IN_BODY if status in (400, 403) and said in text]
     is_limit = is_limit or bool(usual)
     limits = _limits(fields)
@@ -279,10 +279,10 @@ def meaning_of(
     may_pass = status >= 500 or status in AGAIN
     spent = [limit.wait for limit in limits if limit.is_spent] if may_be else []
     named = _first(
-        _asked(fields, _now(fields)),
+        _asked(fields, now),
         longest(spent),
         longest(limit.wait for limit in limits if limit.left is None and may_be and status != 403),
-        _in_body(text) if may_be or may_pass else None,
+        _in_body(body_text, now) if may_be or may_pass else None,
     )
     hit = is_limit or (may_be and (bool(spent) or named is not None))
     words = _words(text)[:_MAX_CHARACTERS]
@@ -307,7 +307,7 @@ _WHOM: dict[int, About] = {
     **dict.fromkeys(ACCOUNT, "account"),
     **dict.fromkeys(OVERLOADED, "host"),
 }
-_IN_BODY = [re.compile(pattern, re.ASCII) for pattern in IN_BODY]
+_IN_BODY = [re.compile(pattern, re.ASCII | re.IGNORECASE) for pattern in IN_BODY]
 
 
 def _first(*waits: float | None) -> float | None:
@@ -345,10 +345,10 @@ def _words(text: str) -> str:
     return " ".join(each for each in (*words, inner) if isinstance(each, str))
 
 
-def _in_body(text: str) -> float | None:
+def _in_body(text: str, now: float) -> float | None:
     """Read the longest wait of the first form that a body has."""
     found = (
-        [wait_in(v + ("ms" if unit == "ms" else ""), 0) for unit, v in pattern.findall(text)]
+        [wait_in(v.strip() + "ms" * (u.lower() == "ms"), now) for u, v in pattern.findall(text)]
         for pattern in _IN_BODY
     )
     return next((wait for wait in map(longest, found) if wait is not None), None)
@@ -515,7 +515,7 @@ def _listed(fields: _Fields, now: float) -> Iterator[HostLimit]:
     policies = _policies(fields)
     for name, values in fields.items():
         if "ratelimit" in name and not _PART.search(name) and not name.endswith("-policy"):
-            for policy, params in structured(", ".join(values)):
+            for policy, params in list_in(", ".join(values)):
                 said = {**policies.get(policy, {}), **params}
                 left = numbers_in(said.get("r") or said.get("remaining", ""))
                 wait = wait_in(said.get("t") or said.get("reset") or said.get("resets", ""), now)
@@ -534,7 +534,7 @@ def _listed(fields: _Fields, now: float) -> Iterator[HostLimit]:
 def _policies(fields: _Fields) -> dict[str, dict[str, str]]:
     """Read the parameters of each policy: its units (`q`), its window (`w`), its unit (`qu`)."""
     texts = (", ".join(v) for name, v in fields.items() if name.endswith("ratelimit-policy"))
-    return {policy: params for text in texts for policy, params in structured(text)}
+    return {policy: params for text in texts for policy, params in list_in(text)}
 
 
 def _shortest_window(fields: _Fields) -> float | None:

@@ -235,16 +235,12 @@ again, whatever the status is | 400 | request - | OPENAI_LIBRARY
 # Times as people write them
 words | 429 | resource 30 | https://github.com/urllib3/urllib3/issues/1822
   Retry-After: 30 seconds
-ISO 8601 | 429 | resource 30 | OURS
-  Retry-After: PT30S
 ISO 8601, a day | 429 | resource 86400 | OURS
   Retry-After: P1DT2H
 a clock | 429 | resource 30 | OURS
   Retry-After: 00:00:30
-quoted | 429 | resource 30 | OURS
-  Retry-After: "30"
-signed | 429 | resource 30 | OURS
-  Retry-After: +30
+quoted and signed | 429 | resource 30 | OURS
+  Retry-After: "+30"
 UTC | 429 | resource 60 | OURS
   Retry-After: 2024-10-29 16:57:40 UTC
 thousands | 429 | resource 1000 | OURS
@@ -267,6 +263,14 @@ Django REST framework | 429 | resource 12 | https://www.django-rest-framework.or
   < {"detail": "Request was throttled. Expected available in 12 seconds."}
 OpenAI, a text | 429 | resource 432 | OPENAI
   < {"error": {"message": "Rate limit reached. Limit 200, Used 200. Please try again in 7m12s."}}
+Replicate | 429 | resource 30 | https://replicate.com/docs/topics/predictions/rate-limits
+  < {"detail":"Request was throttled. Your rate limit resets in ~30s."}
+a moment | 429 | resource 60 | OURS
+  < {"retryAfter": "2024-10-29T16:57:40Z"}
+epoch seconds | 429 | resource 60 | OURS
+  < {"retry_after": 1730221060}
+two units | 429 | resource 65 | OURS
+  < {"message": "Retry after 1 minute and 5 seconds, up to 3 times"}
 monday.com | 429 | resource 12 | https://developer.monday.com/api-reference/docs/rate-limits
   < {"error_message": "Complexity budget exhausted, reset in 12 seconds"}
 a model that loads | 503 | host 20 | https://huggingface.co/docs/inference-providers
@@ -432,10 +436,9 @@ spent, left | 200 | nobody - | OURS
   X-RateLimit-Remaining: -1
   X-RateLimit-Reset: 7
   = - 0 7
-no reset, left | 200 | nobody - | OURS
-  X-RateLimit-Remaining: 9
-only a reset, left | 200 | nobody - | OURS
-  X-RateLimit-Reset: 7
+halves of two limits, left | 200 | nobody - | OURS
+  X-RateLimit-Remaining-A: 9
+  X-RateLimit-Reset-B: 7
 over, left | 200 | nobody - | OURS
   X-RateLimit-Remaining: 9
   X-RateLimit-Reset: 1730221000
