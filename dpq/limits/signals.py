@@ -21,7 +21,7 @@ from dpq.limits.answers import (
     parts_of,
 )
 from dpq.model.errors import ConfigurationError, Portable
-from dpq.model.validation import MAX_SECONDS, delay_milliseconds, error_line, in_seconds
+from dpq.model.validation import MAX_SECONDS, delay_milliseconds, error_line
 
 __all__ = ["RateLimited", "Reject", "Release", "Retry", "Scope", "Signal"]
 
@@ -64,7 +64,7 @@ class Retry(Signal):
 
     def __init__(self, delay: float | timedelta | None = None, reason: object = "") -> None:
         super().__init__(str(reason) or "the handler asked for a retry")
-        self.delay = None if delay is None else _seconds(delay)
+        self.delay = None if delay is None else delay_milliseconds(delay) / 1000
 
     @property
     def retry_after(self) -> float:
@@ -88,7 +88,7 @@ class Release(Signal):
     """
 
     def __init__(self, delay: float | timedelta = 0) -> None:
-        self.delay = _seconds(delay)
+        self.delay = delay_milliseconds(delay) / 1000
         super().__init__(f"given back: again in {self.delay} s")
 
 
@@ -222,12 +222,6 @@ class RateLimited(Signal):
         """
         status, headers, body = parts_of(response)
         return cls.from_headers(status, headers, scope, statuses, body=body, least=least)
-
-
-def _seconds(delay: float | timedelta) -> float:
-    """Check a delay, and return its seconds."""
-    delay_milliseconds(delay)
-    return in_seconds(delay)
 
 
 def signal_of(error: BaseException, *, from_errors: bool = True) -> BaseException:

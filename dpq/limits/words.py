@@ -12,13 +12,12 @@ from dpq.limits.header_values import SECONDS
 from dpq.limits.limits import Adaptive, Period, Quota, RateLimit, Reserve, quota_text
 from dpq.model.errors import ConfigurationError
 from dpq.model.rates import per_text
-from dpq.model.validation import unit_name
 
 T = TypeVar("T")
 
 _NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
-_RATE = re.compile(rf"(?:([^=]*)=)?{_NUMBER}/(?=.){_NUMBER}?([a-z]*)")
-_QUOTA = re.compile(r"(?:([^=]*)=)?([0-9]{1,13})/([a-z]+)@(.*)")
+_RATE = re.compile(rf"(?:([^=]+)=)?{_NUMBER}/(?=.){_NUMBER}?([a-z]*)")
+_QUOTA = re.compile(r"(?:([^=]+)=)?([0-9]{1,13})/([a-z]+)@(.*)")
 
 
 def as_written(text: str) -> float:
@@ -45,7 +44,7 @@ def _window(text: str) -> RateLimit:
             "tokens=200000/m, 300/15m,moving; the units of time are ms, s, m or min, h, d",
         )
     per = float(found[3] or 1) * seconds
-    return _made(text, lambda: RateLimit(as_written(found[2]), per, unit=_unit(found[1])))
+    return _made(text, lambda: RateLimit(as_written(found[2]), per, unit=found[1] or ""))
 
 
 def _quota(text: str) -> Quota:
@@ -57,11 +56,7 @@ def _quota(text: str) -> Quota:
             "500/hour@UTC, usd=250/month@UTC; the periods are hour, day, week, month",
         )
     period: Any = found[3]
-    return _made(text, lambda: Quota(int(found[2]), period, found[4], _unit(found[1])))
-
-
-def _unit(name: str | None) -> str:
-    return "" if name is None else unit_name("unit", name)
+    return _made(text, lambda: Quota(int(found[2]), period, found[4], found[1] or ""))
 
 
 _Options = dict[str, tuple[str, str, Callable[..., Any]] | None]

@@ -14,7 +14,7 @@ from dpq.limits.permit import Caller, HeldPermit, PermitAnswer
 from dpq.limits.pools import UNTIL_OPENED_MS, member_name
 from dpq.limits.rules import LimitRules, plain_rules
 from dpq.limits.signals import RateLimited, require_scope, status_text
-from dpq.limits.states import LimitState, MemberState, QuotaState, reason_of
+from dpq.limits.states import REASONS, LimitState, MemberState, QuotaState
 from dpq.model.errors import ConfigurationError, LimitChangedError
 from dpq.model.moments import moment_of
 from dpq.model.task import Task
@@ -265,7 +265,7 @@ def _seen(
     return {
         "open": not view["why"],
         "opens_at": moment_of(opens) if 0 < opens < UNTIL_OPENED_MS else None,
-        "reason": reason_of(view["why"]),
+        "reason": REASONS.get(view["why"]),
         "rate": float(view["rate"]) if windows and windows[0].adaptive else None,
         "slack": float(view["slack"]) / 1000,
         "units_left": tuple(map(float, view["left"])),

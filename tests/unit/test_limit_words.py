@@ -64,7 +64,7 @@ def test_a_rate_may_be_said_in_many_ways(words: str, shown: str | None) -> None:
         ("1e3/s", "UNITS/TIME, as in 10/s"),
         ("10/week", "ms, s, m or min, h, d"),
         ("5/day@", "it must be an IANA name"),
-        ("=5/day@UTC", "unit is ''"),
+        ("=5/day@UTC", "AMOUNT/PERIOD@ZONE, as in 10000/day"),
         ("@", "the periods are"),
         ("T=1/day@UTC", "unit is 'T'"),
         ("10/d@UTC", "the periods are hour, day, week, month"),
