@@ -124,7 +124,7 @@ IN_BODY = (
     # Discord, Telegram, Matrix, Google's RetryInfo, monday.com: seconds, a span, or with its unit
     r'"(?:retry[_-]?(?:after|delay|in)|estimated_time)[_-]?(ms|seconds)?"\s*:\s*"?([^",}\]]{1,40})',
     # OpenAI, Azure, Gemini, litellm, Django REST framework, Replicate: "Please try again in 6m0s."
-    rf"(?:again|retry|available|resets?|wait)(?: in| after| for)?() ~?({SPAN})",
+    rf"(?:again|retry|available|resets?|wait)(?: in| after| for)?() (?:~|about )?({SPAN})",
 )
 """The waits in bodies: patterns of a unit and a value.
 
