@@ -22,8 +22,8 @@ ASK_AGAIN_SECONDS = 1.0
 """A caller that has slept longer asks once more before it goes: its group may be closed by now."""
 
 MOST_SLEEP_SECONDS = 30.0
-"""A closing may end sooner than was said (another limit), or be without an end. acquire.lua forgets
-a caller that has not asked again 3 s later."""
+"""A closing may end sooner than was said (another limit), or be without an end. acquire/stand.lua
+forgets a caller that has not asked again 3 s later."""
 
 UNKNOWN_MEMBER = "\t"
 """The member of a caller that neither names one nor can learn which it got: no pool has it."""
