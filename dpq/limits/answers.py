@@ -116,6 +116,12 @@ LIMIT_IN_BODY: dict[str, float] = {
     "secondary rate limit": 60.0,  # GitHub, in code
     # https://developers.google.com/workspace/drive/api/guides/handle-errors
     "ratelimitexceeded": DEFAULT_RETRY_AFTER,
+    '"dailylimitexceeded"': 300.0,
+    # https://developers.google.com/youtube/v3/docs/errors; a full Drive says "storageQuota..."
+    '"quotaexceeded"': 300.0,
+    # https://developers.facebook.com/docs/graph-api/overview/rate-limiting
+    "request limit reached": 60.0,
+    "totalrequests limit exceeded": 300.0,  # Salesforce, in code
     "throttlingexception": DEFAULT_RETRY_AFTER,  # AWS, in code
 }
 """Texts, in lower case, that make a 400 or a 403 a limit, and the seconds if it names none."""

@@ -93,7 +93,7 @@ def slot_of(name: str) -> str:
         parts = urlsplit(name if "://" in name else f"//{name}")
         is_host = parts.scheme or parts.port or ("." in name and parts.netloc == name)
         if parts.hostname and is_host:
-            return parts.hostname.encode("idna").decode()
+            return parts.hostname.rstrip(".").encode("idna").decode()
     return name
 
 

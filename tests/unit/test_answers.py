@@ -286,6 +286,14 @@ GitHub secondary, no time | 403 | resource 60? | GITHUB
   < {"message": "You have exceeded a secondary rate limit. Please wait a few minutes."}
 Google, a 403 | 403 | resource 5? | https://developers.google.com/workspace/drive/api/guides/handle-errors
   < {"error": {"errors": [{"domain": "usageLimits", "reason": "userRateLimitExceeded"}]}}
+YouTube, a day's quota | 403 | resource 300? | https://developers.google.com/youtube/v3/docs/errors
+  < {"error": {"errors": [{"domain": "youtube.quota", "reason": "quotaExceeded"}]}}
+a full Drive | 403 | request - | https://developers.google.com/workspace/drive/api/guides/handle-errors
+  < {"error": {"errors": [{"domain": "global", "reason": "storageQuotaExceeded"}]}}
+Meta | 400 | resource 60? | https://developers.facebook.com/docs/graph-api/overview/rate-limiting
+  < {"error": {"message": "(#4) Application request limit reached", "code": 4}}
+Salesforce, a day's calls | 403 | resource 300? | https://github.com/singer-io/tap-salesforce
+  < [{"errorCode": "REQUEST_LIMIT_EXCEEDED", "message": "TotalRequests Limit exceeded."}]
 
 # Whom a body is about
 larger than the limit | 429 | request -! | OPENAI
