@@ -57,7 +57,7 @@ def test_a_rate_may_be_said_in_many_ways(words: str, shown: str | None) -> None:
 @pytest.mark.parametrize(
     ("word", "reason"),
     [
-        ("10", "UNITS/TIME, as in 10/s"),
+        ("10", "300/15m, 5000/h, 2.5/min, 100/60 (seconds), tokens=200000/m, 300/15m,moving;"),
         ("10/", "UNITS/TIME, as in 10/s"),
         ("", "UNITS/TIME, as in 10/s"),
         ("ten/s", "UNITS/TIME, as in 10/s"),
