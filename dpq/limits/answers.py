@@ -480,29 +480,22 @@ def _paired(fields: _Fields, now: float) -> Iterator[HostLimit]:
             limits[name[: word.start()] + name[word.end() :]][part] += values
     for name, limit in limits.items():
         resets = limit["reset"]
-        of = {
-            part: [n for value in values for n in numbers_in(value)]
-            for part, values in limit.items()
-        }
-        size = min(of.get("limit", ()), default=None)
-        left = of.get("remaining", [])
-        if size is not None and of.get("used"):
-            left = [*left, max(0.0, size - max(of["used"]))]
+        of: defaultdict[str, list[float]] = defaultdict(list)
+        for part, values in limit.items():
+            of[part] = [number for value in values for number in numbers_in(value)]
+        size, left = min(of["limit"], default=None), of["remaining"]
+        if size is not None and of["used"]:
+            left.append(max(0.0, size - max(of["used"])))
         if any(state in REJECTED for state in limit["status"]):
             left = [0.0]
         elif limit["status"] or not (left or resets):
             continue
-        wait = longest(
-            [
-                *(wait_in(value, now) for value in resets),
-                *(length - now % length for length in of.get("calendar", ()) if length),
-            ]
-        )
-        words = re.search(r"limit(.*)", name)
+        waits = [wait_in(value, now) for value in resets]
+        waits += [length - now % length for length in of["calendar"] if length]
         yield HostLimit(
             min(left, default=None),
-            wait,
-            words[1] if words else "",
+            longest(waits),
+            name.partition("limit")[2],
             name.startswith(EVENLY) or all(map(_COMPACT.fullmatch, resets or [""])),
             size,
             longest(wait_in(value, now) for value in limit["window"]),
