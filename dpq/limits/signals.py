@@ -160,10 +160,10 @@ class RateLimited(Signal):
     ) -> "Self | Retry | None":
         """Read an HTTP answer: None if it asks for no wait.
 
-        A limit is a 420 or a 429; and a 403, 430, 503, 509 or 529 that says that a limit is spent
-        or when to come again. Any other failure that names a time is a `Retry`: it counts as an
-        attempt, and closes nothing. A failure that no other try mends, such as a request that is
-        larger than the limit, is neither. dpq/limits/answers.py has what is read.
+        A limit is a 420 or a 429; a 400 or 403 whose text says so; and a 403, 430, 503, 509 or 529
+        that says that a limit is spent or when to come again. Any other failure that names a time
+        is a `Retry`: it counts as an attempt, and closes nothing. A failure that no other try
+        mends, such as a request larger than the limit, is neither: see dpq/limits/answers.py.
 
         Args:
             status: The status code.
