@@ -234,11 +234,6 @@ class HostLimit(NamedTuple):
         is_known = not unit or re.fullmatch("[a-z][a-z0-9_]{0,15}", unit)
         return unit if is_known and not {"concurrent", "concurrency"}.intersection(words) else None
 
-    @property
-    def is_spent(self) -> bool:
-        """Less than one unit is left."""
-        return self.left is not None and self.left < 1
-
 
 class Meaning(NamedTuple):
     """The meaning of an answer."""
@@ -283,7 +278,7 @@ def meaning_of(
     limits = _limits(fields)
     may_be = is_limit or status == 403 or (statuses is None and status in OVERLOADED)
     may_pass = status >= 500 or status in AGAIN
-    spent = [limit.wait for limit in limits if limit.is_spent] if may_be else []
+    spent = [each.wait for each in limits if may_be and each.left is not None and each.left < 1]
     named = _first(
         _asked(fields, now),
         longest(spent),

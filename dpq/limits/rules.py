@@ -160,16 +160,6 @@ class LimitRules:
         """The windows and the quotas."""
         return [*self.windows, *self.quotas]
 
-    @property
-    def units(self) -> list[str]:
-        """The units that it counts."""
-        return [each.unit for each in self.limits]
-
-    @property
-    def reserves(self) -> bool:
-        """True if it keeps units for better priorities."""
-        return any(each.reserve for each in self.limits)
-
     def text(self, now_ms: int = 0) -> str:
         """Write the text of the hash `limits`; quotas carry the clock changes after `now_ms`."""
         head = str(self.concurrency or 0)

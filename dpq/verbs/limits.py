@@ -31,12 +31,12 @@ class LimitOperations(CommandMaker):
     def set_limit(
         self, rules: LimitRules, by: str = "", expected: str | None = None
     ) -> Steps[None]:
-        warn_of_units(rules.units)
+        warn_of_units(each.unit for each in rules.limits)
         now_ms = 0
         if rules.quotas:  # a quota carries the clock changes of 10 years from the server's time on
             now_ms = int((yield self._command("view", [self._now()], read_texts))[0])
         reset = secrets.randbelow(10**15) if rules.reset else ""
-        args = [rules.text(now_ms), int(rules.reserves)]
+        args = [rules.text(now_ms), int(any(each.reserve for each in rules.limits))]
         yield from self._set(rules.group, args, [reset, by], expected)
 
     def clear_limit(
