@@ -197,8 +197,7 @@ class Scheduler:
         return group_name(slot_of(str(self._crawler.engine.downloader.get_slot_key(request))))
 
     def _key(self, request: Request) -> str:
-        key: str = self._crawler.request_fingerprinter.fingerprint(request).hex()
-        return key
+        return str(self._crawler.request_fingerprinter.fingerprint(request).hex())
 
     def _push_of(self, request: Request) -> Push[Any]:
         """Make the push of a request."""
