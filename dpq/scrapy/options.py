@@ -88,7 +88,7 @@ def slot_of(name: str) -> str:
     """Return the name of a download slot; that of a host is as Scrapy spells it, with no port."""
     with suppress(ValueError):  # it is no host
         parts = urlsplit(name if "://" in name else f"//{name}")
-        is_host = parts.scheme or parts.port or ("." in name and parts.netloc == name)
+        is_host = parts.scheme or parts.port or ("." in name and parts.hostname == name.lower())
         if parts.hostname and is_host:
             return parts.hostname.rstrip(".").encode("idna").decode()
     return name
