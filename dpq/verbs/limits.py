@@ -13,7 +13,7 @@ from dpq.limits.limits import EVERY_GROUP, Quota, RateLimit
 from dpq.limits.permit import Caller, HeldPermit, PermitAnswer
 from dpq.limits.pools import UNTIL_OPENED_MS, member_name
 from dpq.limits.rules import LimitRules, plain_rules
-from dpq.limits.signals import RateLimited, require_scope, status_text
+from dpq.limits.signals import RateLimited, status_text
 from dpq.limits.states import REASONS, LimitState, MemberState, QuotaState
 from dpq.model.errors import ConfigurationError, LimitChangedError
 from dpq.model.moments import moment_of
@@ -124,7 +124,6 @@ class LimitOperations(CommandMaker):
 
     def met_limit(self, caller: Caller, limited: RateLimited, member: str, told: str) -> Steps[Any]:
         """Close a member, a group, or the queue, after an answer that was a limit."""
-        require_scope(limited.scope)
         ms = milliseconds("retry_after", limited.retry_after) * (-1 if limited.guessed else 1)
         args = [self._now(), caller.scope, limited.scope, ms, caller.moment, member, told]
         status = status_text(limited.status)
