@@ -116,10 +116,10 @@ LIMIT_IN_BODY: dict[str, float] = {
     "secondary rate limit": 60.0,  # GitHub, in code
     # https://developers.google.com/workspace/drive/api/guides/handle-errors
     "ratelimitexceeded": DEFAULT_RETRY_AFTER,
-    '"dailylimitexceeded"': 300.0,
-    # https://developers.google.com/youtube/v3/docs/errors; a full Drive says "storageQuota..."
+    '"dailylimitexceeded"': 300.0,  # Google, in code; a full Drive says "storageQuotaExceeded"
+    # https://developers.google.com/youtube/v3/docs/errors
     '"quotaexceeded"': 300.0,
-    # https://developers.facebook.com/docs/graph-api/overview/rate-limiting
+    # Meta: https://github.com/python-social-auth/social-core/issues/859
     "request limit reached": 60.0,
     "totalrequests limit exceeded": 300.0,  # Salesforce, in code
     "throttlingexception": DEFAULT_RETRY_AFTER,  # AWS, in code
@@ -130,7 +130,7 @@ IN_BODY = (
     # Discord, Telegram, Matrix, Google's RetryInfo, monday.com: seconds, a span, or with its unit
     r'"(?:retry[_-]?(?:after|delay|in)|estimated_time)[_-]?(ms|seconds)?"\s*:\s*"?([^",}\]]{1,40})',
     # OpenAI, Azure, Gemini, litellm, Django REST framework, Replicate: "Please try again in 6m0s."
-    rf"(?:again|retry|available|resets?|wait)(?: in| after| for)?() (?:~|about )?({SPAN})",
+    rf"(?:again|retry|available|resets?|wait)(?: in| after| for)?:?() (?:~|about )?({SPAN})",
 )
 """The waits in bodies: patterns of a unit and a value.
 

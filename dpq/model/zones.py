@@ -14,6 +14,9 @@ from dpq.model.errors import ConfigurationError
 _LOCAL_ZONES = ("localtime", "posixrules")
 """Names that mean the zone of a machine: each consumer would compute other times."""
 
+_LEAPING = "right/"
+"""The beginning of zones that count leap seconds, as no server does: half a minute wrong."""
+
 _DAY = 86_400
 
 
@@ -23,10 +26,10 @@ def zone_name(timezone: Any) -> str:
         raise ConfigurationError(
             f"timezone is {timezone!r}: it must be an IANA name, as in 'Europe/Berlin'"
         )
-    if timezone.lower() in _LOCAL_ZONES:
+    if timezone.lower() in _LOCAL_ZONES or timezone.lower().startswith(_LEAPING):
         raise ConfigurationError(
-            f"timezone is {timezone!r}: its meaning differs between machines; give an IANA name, "
-            "as in 'Europe/Berlin'"
+            f"timezone is {timezone!r}: its meaning differs between machines, or it counts leap "
+            "seconds; give an IANA name, as in 'Europe/Berlin'"
         )
     return timezone
 

@@ -265,6 +265,8 @@ OpenAI, a text | 429 | resource 432 | OPENAI
   < {"error": {"message": "Rate limit reached. Limit 200, Used 200. Please try again in 7m12s."}}
 Replicate | 429 | resource 30 | https://replicate.com/docs/topics/predictions/rate-limits
   < {"detail":"Request was throttled. Your rate limit resets in ~30s."}
+Akamai | 429 | resource 21 | https://techdocs.akamai.com/cps/reference/429
+  < {"detail": "You have exhausted your API Request Quota. Retry after: 21 seconds."}
 a moment | 429 | resource 60 | OURS
   < {"retryAfter": "2024-10-29T16:57:40Z"}
 epoch seconds | 429 | resource 60 | OURS
@@ -288,11 +290,11 @@ Google, a 403 | 403 | resource 5? | https://developers.google.com/workspace/driv
   < {"error": {"errors": [{"domain": "usageLimits", "reason": "userRateLimitExceeded"}]}}
 YouTube, a day's quota | 403 | resource 300? | https://developers.google.com/youtube/v3/docs/errors
   < {"error": {"errors": [{"domain": "youtube.quota", "reason": "quotaExceeded"}]}}
-a full Drive | 403 | request - | https://developers.google.com/workspace/drive/api/guides/handle-errors
+a full Drive | 403 | request - | in code
   < {"error": {"errors": [{"domain": "global", "reason": "storageQuotaExceeded"}]}}
-Meta | 400 | resource 60? | https://developers.facebook.com/docs/graph-api/overview/rate-limiting
+Meta | 403 | resource 60? | https://github.com/python-social-auth/social-core/issues/859
   < {"error": {"message": "(#4) Application request limit reached", "code": 4}}
-Salesforce, a day's calls | 403 | resource 300? | https://github.com/singer-io/tap-salesforce
+Salesforce, a day's calls | 403 | resource 300? | in code
   < [{"errorCode": "REQUEST_LIMIT_EXCEEDED", "message": "TotalRequests Limit exceeded."}]
 
 # Whom a body is about

@@ -58,7 +58,7 @@ def test_bad_cron(cron):
     [
         *("", "Mars/Olympus", "Europe/Berlin UTC", "../../etc/passwd", "/etc/localtime", "Europe"),
         *(None, 3, "Zürich", "a\tb", "a\0b"),
-        *("localtime", "posixrules", "LOCALTIME"),
+        *("localtime", "posixrules", "right/Europe/Berlin", "Right/UTC", "LOCALTIME"),
     ],
 )
 def test_bad_zone(zone):
