@@ -57,8 +57,8 @@ About = Literal["", "request", "resource", "account", "host"]
 resource that it asked for, the account or its key, or the host."""
 
 
-# What vendors do. The sources were read on 28 November 2026; "in code" is a text of an answer that
-# stands on no page, but in public programs that meet it.
+# What vendors do. The sources were read on 28 and 29 November 2026; "in code" is a text of an
+# answer that stands on no page, but in public programs that meet it.
 
 LIMITS = (420, 429)
 """The statuses that say that a limit was hit, whatever the headers say."""

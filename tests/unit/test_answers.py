@@ -235,12 +235,16 @@ again, whatever the status is | 400 | request - | OPENAI_LIBRARY
 # Times as people write them
 words | 429 | resource 30 | https://github.com/urllib3/urllib3/issues/1822
   Retry-After: 30 seconds
+ISO 8601 | 429 | resource 30 | OURS
+  Retry-After: PT30S
 ISO 8601, a day | 429 | resource 86400 | OURS
   Retry-After: P1DT2H
 a clock | 429 | resource 30 | OURS
   Retry-After: 00:00:30
-quoted and signed | 429 | resource 30 | OURS
-  Retry-After: "+30"
+quoted | 429 | resource 30 | OURS
+  Retry-After: "30"
+signed | 429 | resource 30 | OURS
+  Retry-After: +30
 UTC | 429 | resource 60 | OURS
   Retry-After: 2024-10-29 16:57:40 UTC
 thousands | 429 | resource 1000 | OURS
@@ -397,13 +401,16 @@ OpenAI, left | 200 | nobody - | OURS
   x-ratelimit-remaining-tokens: 149984
   x-ratelimit-reset-requests: 6m0s
   x-ratelimit-reset-tokens: 21ms
+  = - 59 360 60
+  = tokens 149984 0.021 150000
+OpenAI by usage, and other names, left | 200 | nobody - | in code
   x-ratelimit-remaining-tokens_usage_based: 20
   x-ratelimit-reset-tokens_usage_based: 20ms
   x-ratelimit-remaining-complexity-points-of-all: 1
   x-ratelimit-reset-complexity-points-of-all: 1s
   x-ratelimit-remaining-monthly-requests: 99
   x-ratelimit-reset-monthly-requests: 1s
-  = - 59 360 60
+  = - 99 1
   = tokens 20 0.02
 Anthropic, left | 200 | nobody - | OURS
   anthropic-ratelimit-requests-limit: 50
@@ -446,9 +453,10 @@ spent, left | 200 | nobody - | OURS
   X-RateLimit-Remaining: -1
   X-RateLimit-Reset: 7
   = - 0 7
-halves of two limits, left | 200 | nobody - | OURS
-  X-RateLimit-Remaining-A: 9
-  X-RateLimit-Reset-B: 7
+no reset, left | 200 | nobody - | OURS
+  X-RateLimit-Remaining: 9
+only a reset, left | 200 | nobody - | OURS
+  X-RateLimit-Reset: 7
 over, left | 200 | nobody - | OURS
   X-RateLimit-Remaining: 9
   X-RateLimit-Reset: 1730221000
