@@ -34,9 +34,6 @@ S = TypeVar("S")
 
 log = logging.getLogger(__name__)
 
-BAD_REQUEST = 400
-"""The first HTTP status of the answers that need not say what they have spent."""
-
 
 class Exchange:
     """One request of a blocking client."""
@@ -147,7 +144,7 @@ class Exchange:
             cost = self._options.spent(answer)
             if cost is not None:
                 self.permit.spent(cost)
-            elif answer.complete and answer.status < BAD_REQUEST:
+            elif answer.complete and answer.status < 400:
                 self._options.say_unsaid(self._queue.queue_name, self.permit.group)
         except Exception as error:  # the caller's function: its error must not spoil the answer
             self._log("say what an answer has spent", error, trace=True)

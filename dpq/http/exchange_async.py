@@ -33,9 +33,6 @@ S = TypeVar("S")
 
 log = logging.getLogger(__name__)
 
-BAD_REQUEST = 400
-"""The first HTTP status of the answers that need not say what they have spent."""
-
 
 class AsyncExchange:
     """One request of an asyncio client."""
@@ -148,7 +145,7 @@ class AsyncExchange:
             cost = self._options.spent(answer)
             if cost is not None:
                 self.permit.spent(cost)
-            elif answer.complete and answer.status < BAD_REQUEST:
+            elif answer.complete and answer.status < 400:
                 self._options.say_unsaid(self._queue.queue_name, self.permit.group)
         except Exception as error:  # the caller's function: its error must not spoil the answer
             self._log("say what an answer has spent", error, trace=True)

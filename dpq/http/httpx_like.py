@@ -64,8 +64,7 @@ class TransportBase:
             lambda: self._inner.handle_request(sent),
             lambda response: response.close(),
         )
-        if self._follow(response, exchange):
-            exchange.end()
+        self._follow(response, exchange)
         return response
 
     def __enter__(self) -> Self:
@@ -95,16 +94,14 @@ class TransportBase:
             sent.headers["Accept-Encoding"] = "identity"
         return sent
 
-    def _follow(self, response: Any, exchange: Exchange) -> bool:
-        """Follow the body of a response, if needed; return True if the body has ended already."""
+    def _follow(self, response: Any, exchange: Exchange) -> None:
+        """Follow the body of a response, if needed."""
         response.extensions = {**response.extensions, PERMIT: exchange.permit}
-        if not exchange.ends_with_body:
-            return False
-        if response.is_closed:  # the inner transport is a double for tests
+        if exchange.ends_with_body and response.is_closed:  # a double for tests has sent it
             exchange.read_body()
             exchange.hear(response.content)
             exchange.body_ended()
-            return True
-        exchange.read_body(response.headers.get("Content-Encoding"))
-        response.stream = self._body(response.stream, exchange)
-        return False
+            exchange.end()
+        elif exchange.ends_with_body:
+            exchange.read_body(response.headers.get("Content-Encoding"))
+            response.stream = self._body(response.stream, exchange)

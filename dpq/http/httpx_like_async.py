@@ -63,8 +63,7 @@ class AsyncTransportBase:
             lambda: self._inner.handle_async_request(sent),
             lambda response: response.aclose(),
         )
-        if self._follow(response, exchange):
-            await exchange.end()
+        await self._follow(response, exchange)
         return response
 
     async def __aenter__(self) -> Self:
@@ -94,16 +93,14 @@ class AsyncTransportBase:
             sent.headers["Accept-Encoding"] = "identity"
         return sent
 
-    def _follow(self, response: Any, exchange: AsyncExchange) -> bool:
-        """Follow the body of a response, if needed; return True if the body has ended already."""
+    async def _follow(self, response: Any, exchange: AsyncExchange) -> None:
+        """Follow the body of a response, if needed."""
         response.extensions = {**response.extensions, PERMIT: exchange.permit}
-        if not exchange.ends_with_body:
-            return False
-        if response.is_closed:  # the inner transport is a double for tests
+        if exchange.ends_with_body and response.is_closed:  # a double for tests has sent it
             exchange.read_body()
             exchange.hear(response.content)
             exchange.body_ended()
-            return True
-        exchange.read_body(response.headers.get("Content-Encoding"))
-        response.stream = self._body(response.stream, exchange)
-        return False
+            await exchange.end()
+        elif exchange.ends_with_body:
+            exchange.read_body(response.headers.get("Content-Encoding"))
+            response.stream = self._body(response.stream, exchange)

@@ -8,11 +8,12 @@ import logging
 import time
 import unicodedata
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypedDict, TypeVar, get_args
 
 from redis.exceptions import RedisError
 
-from dpq.limits.permit import DEFAULT_LEASE, UNKNOWN_MEMBER, PermitRequest
+from dpq.limits.permit import UNKNOWN_MEMBER, PermitRequest
 from dpq.limits.pools import member_name
 from dpq.limits.usage import Answer
 from dpq.link.cluster import forbidden
@@ -115,59 +116,58 @@ class TransportOptions(TypedDict, Generic[R, Q], total=False):
     when_away: WhenAway
 
 
+@dataclass
 class Options(Generic[R, Q]):
     """The checked options of a transport, or a ConfigurationError."""
 
-    def __init__(
-        self,
-        group: Group[R],
-        *,
-        cost: Cost | Callable[[R], Cost] = 1,
-        timeout: float | None = None,
-        priority: float | Callable[[R], float] = 0,
-        member: str | Callable[[R], str | None] | None = None,
-        prepare: Callable[[R, Q], object] | None = None,
-        spent: Callable[[Answer], Cost | None] | None = None,
-        when_away: WhenAway = "raise",
-    ) -> None:
-        self._group, self._cost, self._priority = group, cost, priority
-        self._timeout, self._member = timeout, member
-        self.prepare, self.spent = prepare, spent
-        for name, value in (("group", group), ("member", member)):
+    group: Group[R]
+    cost: Cost | Callable[[R], Cost] = 1
+    timeout: float | None = None
+    priority: float | Callable[[R], float] = 0
+    member: str | Callable[[R], str | None] | None = None
+    prepare: Callable[[R, Q], object] | None = None
+    spent: Callable[[Answer], Cost | None] | None = None
+    when_away: WhenAway = "raise"
+
+    def __post_init__(self) -> None:
+        for name in ("group", "member"):
+            value = getattr(self, name)
             if not (value is None or isinstance(value, str) or callable(value)):
                 raise ConfigurationError(
                     f"{name} is {value!r}: it must be a name, a function of the request, or None"
                 )
-        for name, function in (("prepare", prepare), ("spent", spent)):
-            if not (function is None or callable(function)):
-                raise ConfigurationError(f"{name} is {function!r}: it must be a function, or None")
-        if when_away not in get_args(WhenAway):
-            raise ConfigurationError(f"when_away is {when_away!r}: it must be 'raise' or 'pass'")
-        fixed_cost: Cost = 1 if callable(cost) else cost
-        fixed_priority = 0 if callable(priority) else priority
-        fixed_group = group if isinstance(group, str) else None
-        PermitRequest.checked(fixed_group, fixed_cost, timeout, fixed_priority, DEFAULT_LEASE)
-        if isinstance(member, str):
-            member_name(member)
-        self.outage = Outage(passes=when_away == "pass")
+        for name in ("prepare", "spent"):
+            value = getattr(self, name)
+            if not (value is None or callable(value)):
+                raise ConfigurationError(f"{name} is {value!r}: it must be a function, or None")
+        if self.when_away not in get_args(WhenAway):
+            raise ConfigurationError(
+                f"when_away is {self.when_away!r}: it must be 'raise' or 'pass'"
+            )
+        fixed_cost: Cost = 1 if callable(self.cost) else self.cost
+        fixed_priority = 0 if callable(self.priority) else self.priority
+        fixed_group = self.group if isinstance(self.group, str) else None
+        PermitRequest(fixed_group, fixed_cost, self.timeout, fixed_priority)
+        if isinstance(self.member, str):
+            member_name(self.member)
+        self.outage = Outage(passes=self.when_away == "pass")
         self._said = False
 
     def permit_for(self, request: R, host: str | None) -> PermitRequest:
         """Return the units that a request takes; without a group, those of its host, which has one
         name however it is spelled: `xn--bcher-kva.example`."""
+
+        def of(option: Any) -> Any:
+            return option(request) if callable(option) else option
+
         host = host and host.lower().rstrip(".")
-        group: Any = self._group
-        name = host if group is None else group(request) if callable(group) else group
-        cost = self._cost(request) if callable(self._cost) else self._cost
-        priority = self._priority(request) if callable(self._priority) else self._priority
-        member = self._member(request) if callable(self._member) else self._member
+        group = group_name(host if self.group is None else of(self.group))
+        cost, priority, member = of(self.cost), of(self.priority), of(self.member)
         if member is None and not self.prepare:
             member = UNKNOWN_MEMBER
-        if not (group := group_name(name)):
+        if not group:
             member = None
-        return PermitRequest.checked(
-            group, cost, self._timeout, priority, DEFAULT_LEASE, member, host
-        )
+        return PermitRequest(group, cost, self.timeout, priority, member=member, host=host)
 
     def say_unsaid(self, queue_name: str, group: str | None) -> None:
         """Log, once, that a good answer does not say what it has spent."""

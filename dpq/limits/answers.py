@@ -31,7 +31,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, Literal, NamedTuple, Protocol
 
-from dpq.limits.header_values import longest, moment_in, numbers_in, span_in, structured, wait_in
+from dpq.limits.header_values import SPAN, list_in, longest, moment_in, numbers_in, span_in, wait_in
 from dpq.model.errors import ConfigurationError
 
 MAX_RETRY_AFTER = 86_400.0
@@ -57,8 +57,8 @@ About = Literal["", "request", "resource", "account", "host"]
 resource that it asked for, the account or its key, or the host."""
 
 
-# What vendors do. The sources were read on 28 November 2026; "in code" is a text of an answer that
-# stands on no page, but in public programs that meet it.
+# What vendors do. The sources were read on 28 and 29 November 2026; "in code" is a text of an
+# answer that stands on no page, but in public programs that meet it.
 
 LIMITS = (420, 429)
 """The statuses that say that a limit was hit, whatever the headers say."""
@@ -109,23 +109,28 @@ SAID: dict[str, About] = {
     "invalid_model": "resource",  # https://github.com/mistralai/mistral-vibe/issues/617
     "deploymentnotfound": "resource",  # https://github.com/MicrosoftDocs/azure-docs/issues/114013
 }
-"""Patterns of a failure's codes and message, in lower case, that say whom it is about. No other try
-of the same request helps, but a 429 about the account is waited for: somebody may pay."""
+"""Patterns of a failure's codes and message, in lower case, that say whom it is about; the first
+holds. No other try of the same request helps, but a 429 about the account is waited for."""
 
 LIMIT_IN_BODY: dict[str, float] = {
     "secondary rate limit": 60.0,  # GitHub, in code
     # https://developers.google.com/workspace/drive/api/guides/handle-errors
     "ratelimitexceeded": DEFAULT_RETRY_AFTER,
+    '"dailylimitexceeded"': 300.0,  # Google, in code; a full Drive says "storageQuotaExceeded"
+    # https://developers.google.com/youtube/v3/docs/errors
+    '"quotaexceeded"': 300.0,
+    # Meta: https://github.com/python-social-auth/social-core/issues/859
+    "request limit reached": 60.0,
+    "totalrequests limit exceeded": 300.0,  # Salesforce, in code
     "throttlingexception": DEFAULT_RETRY_AFTER,  # AWS, in code
 }
 """Texts, in lower case, that make a 400 or a 403 a limit, and the seconds if it names none."""
 
 IN_BODY = (
     # Discord, Telegram, Matrix, Google's RetryInfo, monday.com: seconds, a span, or with its unit
-    r'"(?:retry[_-]?(?:after|delay|in)|estimated_time)[_-]?(ms|seconds)?"\s*:\s*"?([\d.]+ ?m?s?)\b',
-    # OpenAI, Azure, Gemini, litellm, Django REST framework: "Please try again in 6m0s."
-    r"(?:again|retry|available|resets?|wait)(?: in| after| for)?()"
-    r" (\d[\d.]* ?[a-z]+(?:[, ]*\d[\d.]* ?[a-z]+)*)",
+    r'"(?:retry[_-]?(?:after|delay|in)|estimated_time)[_-]?(ms|seconds)?"\s*:\s*"?([^",}\]]{1,40})',
+    # OpenAI, Azure, Gemini, litellm, Django REST framework, Replicate: "Please try again in 6m0s."
+    rf"(?:again|retry|available|resets?|wait)(?: in| after| for)?:?() (?:~|about )?({SPAN})",
 )
 """The waits in bodies: patterns of a unit and a value.
 
@@ -187,8 +192,8 @@ REJECTED = ("rejected",)
 
 _NO_UNIT = re.compile(
     r"requests?|reqs?|limit|limits|user|app|project|org|organization|ip|global|default|account|core"
-    r"|unified|[0-9]*-?(?:s|m|h|d|sec|min|seconds?|minutes?|hours?|days?|weeks?|months?|hourly|daily)"
-    r"|[0-9]+"
+    r"|unified|[0-9]*-?(?:s|m|h|d|sec|min|(?:second|minute|hour|day|week|month)(?:s|ly)?|daily)"
+    r"|usage|based|[0-9]+"  # OpenAI's tokens_usage_based, in code
 )
 """Words of a header's name that say whose limit it is, or of which window: no unit."""
 
@@ -223,19 +228,11 @@ class HostLimit(NamedTuple):
 
     @property
     def unit(self) -> str | None:
-        """The unit that it counts, "" for requests; None if it counts what is under way, which no
-        task uses up."""
-        name = _WHOSE_KEY.sub("", self.name.lower())
-        words = [word for word in re.split("[^a-z0-9]+", name) if word]
-        if "concurrent" in words or "concurrency" in words:
-            return None
+        """The unit that it counts, "" for requests; None if no task names it, or uses it up."""
+        words = re.findall("[a-z0-9]+", _WHOSE_KEY.sub("", self.name.lower()))
         unit = "_".join(word for word in words if not _NO_UNIT.fullmatch(word))
-        return unit if re.fullmatch("[a-z][a-z0-9_]{0,15}", unit) else ""
-
-    @property
-    def is_spent(self) -> bool:
-        """Less than one unit is left."""
-        return self.left is not None and self.left < 1
+        is_known = not unit or re.fullmatch("[a-z][a-z0-9_]{0,15}", unit)
+        return unit if is_known and not {"concurrent", "concurrency"}.intersection(words) else None
 
 
 class Meaning(NamedTuple):
@@ -274,26 +271,24 @@ def meaning_of(
     is_limit = status in (LIMITS if statuses is None else statuses)
     if status < 400 and not is_limit:
         return Meaning()
-    fields, text = _read(headers), beginning(body).lower()
+    fields, body_text = _read(headers), beginning(body)
+    now, text = _now(fields), body_text.lower()
     usual = [LIMIT_IN_BODY[said] for said in LIMIT_IN_BODY if status in (400, 403) and said in text]
     is_limit = is_limit or bool(usual)
     limits = _limits(fields)
     may_be = is_limit or status == 403 or (statuses is None and status in OVERLOADED)
     may_pass = status >= 500 or status in AGAIN
-    spent = [limit.wait for limit in limits if limit.is_spent] if may_be else []
+    spent = [each.wait for each in limits if may_be and each.left is not None and each.left < 1]
     named = _first(
-        _asked(fields, _now(fields)),
+        _asked(fields, now),
         longest(spent),
         longest(limit.wait for limit in limits if limit.left is None and may_be and status != 403),
-        _in_body(text) if may_be or may_pass else None,
+        _in_body(body_text, now) if may_be or may_pass else None,
     )
     hit = is_limit or (may_be and (bool(spent) or named is not None))
-    told = _SAID.search(_words(text)[:_MAX_CHARACTERS])
-    about: About = (
-        _ABOUT[told.lastindex - 1]
-        if told and told.lastindex
-        else _WHOM.get(status, "resource" if hit else "request")
-    )
+    words = _words(text)[:_MAX_CHARACTERS]
+    told = next((whom for pattern, whom in SAID.items() if re.search(pattern, words)), None)
+    about = told or _WHOM.get(status, "resource" if hit else "request")
     should = {value.lower() for value in fields["x-should-retry"]}
     if "true" in should or "false" in should:  # the libraries of OpenAI and Anthropic obey it first
         again = "true" in should
@@ -313,9 +308,7 @@ _WHOM: dict[int, About] = {
     **dict.fromkeys(ACCOUNT, "account"),
     **dict.fromkeys(OVERLOADED, "host"),
 }
-_ABOUT = tuple(SAID.values())
-_SAID = re.compile("|".join(f"({pattern})" for pattern in SAID))
-_IN_BODY = [re.compile(pattern, re.ASCII) for pattern in IN_BODY]
+_IN_BODY = [re.compile(pattern, re.ASCII | re.IGNORECASE) for pattern in IN_BODY]
 
 
 def _first(*waits: float | None) -> float | None:
@@ -340,21 +333,23 @@ def _words(text: str) -> str:
     from pydantic_core import from_json  # not above: programs that only push start without it
 
     try:
-        error = from_json(text)
+        error = from_json(text, allow_partial=True)  # of a long body only the beginning is there
     except ValueError:
         return text
     error = error[0] if isinstance(error, list) and error else error
-    inner: Any = error.get("error") if isinstance(error, Mapping) else None
+    if not isinstance(error, Mapping):
+        return text
+    inner: Any = error.get("error")
     places = [each for each in (inner, error) if isinstance(each, Mapping)]
     names = ("type", "code", "status", "message", "detail", "msg", "__type")
     words = [each.get(name) for each in places for name in names]
     return " ".join(each for each in (*words, inner) if isinstance(each, str))
 
 
-def _in_body(text: str) -> float | None:
+def _in_body(text: str, now: float) -> float | None:
     """Read the longest wait of the first form that a body has."""
     found = (
-        [wait_in(v + ("ms" if unit == "ms" else ""), 0) for unit, v in pattern.findall(text)]
+        [wait_in(v.strip() + "ms" * (u.lower() == "ms"), now) for u, v in pattern.findall(text)]
         for pattern in _IN_BODY
     )
     return next((wait for wait in map(longest, found) if wait is not None), None)
@@ -480,29 +475,22 @@ def _paired(fields: _Fields, now: float) -> Iterator[HostLimit]:
             limits[name[: word.start()] + name[word.end() :]][part] += values
     for name, limit in limits.items():
         resets = limit["reset"]
-        of = {
-            part: [n for value in values for n in numbers_in(value)]
-            for part, values in limit.items()
-        }
-        size = min(of.get("limit", ()), default=None)
-        left = of.get("remaining", [])
-        if size is not None and of.get("used"):
-            left = [*left, max(0.0, size - max(of["used"]))]
+        of: defaultdict[str, list[float]] = defaultdict(list)
+        for part, values in limit.items():
+            of[part] = [number for value in values for number in numbers_in(value)]
+        size, left = min(of["limit"], default=None), of["remaining"]
+        if size is not None and of["used"]:
+            left.append(max(0.0, size - max(of["used"])))
         if any(state in REJECTED for state in limit["status"]):
             left = [0.0]
         elif limit["status"] or not (left or resets):
             continue
-        wait = longest(
-            [
-                *(wait_in(value, now) for value in resets),
-                *(length - now % length for length in of.get("calendar", ()) if length),
-            ]
-        )
-        words = re.search(r"limit(.*)", name)
+        waits = [wait_in(value, now) for value in resets]
+        waits += [length - now % length for length in of["calendar"] if length]
         yield HostLimit(
             min(left, default=None),
-            wait,
-            words[1] if words else "",
+            longest(waits),
+            name.partition("limit")[2],
             name.startswith(EVENLY) or all(map(_COMPACT.fullmatch, resets or [""])),
             size,
             longest(wait_in(value, now) for value in limit["window"]),
@@ -521,7 +509,7 @@ def _listed(fields: _Fields, now: float) -> Iterator[HostLimit]:
     policies = _policies(fields)
     for name, values in fields.items():
         if "ratelimit" in name and not _PART.search(name) and not name.endswith("-policy"):
-            for policy, params in structured(", ".join(values)):
+            for policy, params in list_in(", ".join(values)):
                 said = {**policies.get(policy, {}), **params}
                 left = numbers_in(said.get("r") or said.get("remaining", ""))
                 wait = wait_in(said.get("t") or said.get("reset") or said.get("resets", ""), now)
@@ -540,7 +528,7 @@ def _listed(fields: _Fields, now: float) -> Iterator[HostLimit]:
 def _policies(fields: _Fields) -> dict[str, dict[str, str]]:
     """Read the parameters of each policy: its units (`q`), its window (`w`), its unit (`qu`)."""
     texts = (", ".join(v) for name, v in fields.items() if name.endswith("ratelimit-policy"))
-    return {policy: params for text in texts for policy, params in structured(text)}
+    return {policy: params for text in texts for policy, params in list_in(text)}
 
 
 def _shortest_window(fields: _Fields) -> float | None:

@@ -56,12 +56,9 @@ class Budget:
         """
         if status is not None and status >= FAILED:
             return []
-        found: dict[str, Self] = {}
-        for budget in filter(None, map(cls._of, limits_in(headers))):
-            known = found.setdefault(budget.unit, budget)
-            if (budget.left, -budget.seconds) < (known.left, -known.seconds):
-                found[budget.unit] = budget
-        return list(found.values())
+        budgets = filter(None, map(cls._of, limits_in(headers)))
+        loosest_first = sorted(budgets, key=lambda each: (-each.left, each.seconds))
+        return list({each.unit: each for each in loosest_first}.values())
 
     @classmethod
     def _of(cls, limit: HostLimit) -> Self | None:

@@ -54,10 +54,10 @@ def _checked(cost: Mapping[str, Any]) -> dict[str, int]:
         )
         for unit, number in cost.items()
     }
-    if len(checked) > MAX_UNITS + ("" in checked):
+    named = len(checked.keys() - {""})
+    if named > MAX_UNITS:
         raise ConfigurationError(
-            f"cost names {len(checked) - ('' in checked)} units: it may name at most {MAX_UNITS} "
-            "beside requests"
+            f"cost names {named} units: it may name at most {MAX_UNITS} beside requests"
         )
     return checked
 

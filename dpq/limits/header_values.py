@@ -14,15 +14,20 @@ _LATEST = 1e11
 
 _NUMBER = re.compile(r"-?\d+(?:\.\d*)?", re.ASCII)
 _NUMBERS = re.compile(rf"{_NUMBER.pattern}(?: *, *{_NUMBER.pattern})*", re.ASCII)
-_SPAN = re.compile(r"(\d+(?:\.\d*)?) ?([a-z]+)", re.ASCII)
-_SPANS = re.compile(rf"{_SPAN.pattern}(?:,? ?(?:and )?{_SPAN.pattern})*", re.ASCII)
-_SECONDS = {
-    **dict.fromkeys(("d", "day"), 86_400),
-    **dict.fromkeys(("h", "hr", "hour"), 3600),
-    **dict.fromkeys(("m", "min", "minute"), 60),
-    **dict.fromkeys(("s", "sec", "second"), 1),
-    **dict.fromkeys(("ms", "millisecond"), 0.001),
+SECONDS = {
+    **dict.fromkeys(("d", "day", "days"), 86_400.0),
+    **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), 3600.0),
+    **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), 60.0),
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),
+    **dict.fromkeys(("ms", "millisecond", "milliseconds"), 0.001),
 }
+"""Seconds of each unit of time, as people and hosts write it."""
+
+_UNITS = "|".join(sorted(SECONDS, key=len, reverse=True))
+_TIME = rf"\d+(?:\.\d*)? ?(?:{_UNITS})(?![a-z])"
+SPAN = rf"{_TIME}(?:,? ?(?:and )?{_TIME})*"
+"""The pattern of a span in lower case, as 6m0s, or 1 hour and 30 minutes."""
+
 _CLOCK = re.compile(r"(\d+):(\d\d):(\d\d(?:\.\d+)?)", re.ASCII)
 
 
@@ -56,15 +61,10 @@ def span_in(text: str) -> float | None:
     text = text.lower()
     if text.startswith("p"):  # as ISO 8601
         text = re.sub("[pt]", "", text)
-    if not _SPANS.fullmatch(text):
+    if not re.fullmatch(SPAN, text, re.ASCII):
         return None
-    words = [(float(number), word) for number, word in _SPAN.findall(text)]
-    units = [_SECONDS.get(word) or _SECONDS.get(word.removesuffix("s")) for _, word in words]
-    return (
-        sum(n * unit for (n, _), unit in zip(words, units, strict=True) if unit)
-        if all(units)
-        else None
-    )
+    parts = re.findall(r"([\d.]+) ?([a-z]+)", text)
+    return sum(float(number) * SECONDS[unit] for number, unit in parts)
 
 
 def _from_now(number: float, now: float) -> float | None:
@@ -88,7 +88,7 @@ def moment_in(text: str) -> float | None:
 _PIECES = {at: re.compile(rf'(?:"(?:[^"\\]|\\.)*"?|[^"{at}])+') for at in ",;"}
 
 
-def structured(text: str) -> Iterator[tuple[str, dict[str, str]]]:
+def list_in(text: str) -> Iterator[tuple[str, dict[str, str]]]:
     """Read a list of items with their parameters; parameters without an item come last, as ""."""
     loose: dict[str, str] = {}
     for item in _PIECES[","].findall(text):

@@ -23,7 +23,7 @@ MAX_WINDOWS = 8
 MAX_CONCURRENCY = 1_000_000
 
 MAX_RATE = 1_000_000_000
-"""Units in one window or burst at most; lua/lib/limits/rules.lua has the same number."""
+"""Units in one window or burst at most; lua/lib/limits/window_rule.lua has it, too."""
 
 MAX_AMOUNT = 1_000_000_000_000
 """Units of a quota at most: doubles count them exactly; lib/limits/window_rule.lua has the same."""

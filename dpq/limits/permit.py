@@ -22,8 +22,8 @@ ASK_AGAIN_SECONDS = 1.0
 """A caller that has slept longer asks once more before it goes: its group may be closed by now."""
 
 MOST_SLEEP_SECONDS = 30.0
-"""A closing may end sooner than was said (another limit), or be without an end. acquire.lua forgets
-a caller that has not asked again 3 s later."""
+"""A closing may end sooner than was said (another limit), or be without an end. acquire/stand.lua
+forgets a caller that has not asked again 3 s later."""
 
 UNKNOWN_MEMBER = "\t"
 """The member of a caller that neither names one nor can learn which it got: no pool has it."""
@@ -32,30 +32,19 @@ SHOWN_MEMBERS = 5
 """Members that an error names."""
 
 
-@dataclass(frozen=True)
 class PermitRequest:
     """The arguments of `acquire`, checked."""
 
-    group: str | None
-    cost: str  # as the text of a record
-    priority: str  # the same
-    timeout: float | None  # seconds
-    lease: float  # seconds
-    member: str = ""  # "" for any, or `UNKNOWN_MEMBER`
-    host: str | None = None
-
-    @classmethod
-    def checked(
-        cls,
+    def __init__(
+        self,
         group: str | None,
         cost: Cost,
         timeout: float | None,
         priority: float,
-        lease: float,
+        lease: float = DEFAULT_LEASE,
         member: str | None = None,
         host: str | None = None,
-    ) -> "PermitRequest":
-        """Check the arguments."""
+    ) -> None:
         if group is not None:
             label("group", group)
         if timeout is not None:
@@ -67,8 +56,11 @@ class PermitRequest:
                 raise ConfigurationError(
                     f"member is {member!r:.200} without a group: name the group whose pool has it"
                 )
-        text, _ = encode_priority(priority)
-        return cls(group, str(write_cost(cost)), text, timeout, lease, member or "", host)
+        self.group, self.host = group, host
+        self.timeout, self.lease = timeout, lease  # seconds
+        self.cost = str(write_cost(cost))  # as the text of a record, as the priority
+        self.priority, _ = encode_priority(priority)
+        self.member = member or ""  # "" for any, or `UNKNOWN_MEMBER`
 
     @property
     def scope(self) -> str:

@@ -12,7 +12,7 @@ MAX_MEMBERS = 64
 MAX_MEMBER_BYTES = 100
 
 UNTIL_OPENED_MS = 90_000_000_000_000
-"""The moment that stands for a closing without an end (in the year 4821); lib/limits/pool.lua."""
+"""The moment that stands for a closing without an end (in the year 4821), as in lib/notice.lua."""
 
 
 def member_name(value: Any) -> str:

@@ -160,16 +160,6 @@ class LimitRules:
         """The windows and the quotas."""
         return [*self.windows, *self.quotas]
 
-    @property
-    def units(self) -> list[str]:
-        """The units that it counts."""
-        return [each.unit for each in self.limits]
-
-    @property
-    def reserves(self) -> bool:
-        """True if it keeps units for better priorities."""
-        return any(each.reserve for each in self.limits)
-
     def text(self, now_ms: int = 0) -> str:
         """Write the text of the hash `limits`; quotas carry the clock changes after `now_ms`."""
         head = str(self.concurrency or 0)
@@ -197,15 +187,9 @@ def _check_in_order(
             "in_order is given for the queue: only a group keeps its order; name one, or '*' for "
             "every group"
         )
-    if concurrency not in (None, 1):
-        raise ConfigurationError(
-            f"in_order runs one task at a time, and concurrency is {concurrency!r}: leave it out"
-        )
-    if members is not None:
-        raise ConfigurationError(
-            f"in_order is given with members {members!r:.200}: a pool runs several tasks at once; "
-            "leave one of them out"
-        )
+    if concurrency not in (None, 1) or members is not None:
+        more = f"concurrency is {concurrency!r}" if members is None else f"members are {members!r}"
+        raise ConfigurationError(f"in_order runs one task at a time, and {more:.200}: leave it out")
 
 
 def _check_weight(weight: float, group: str | None) -> None:

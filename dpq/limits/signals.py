@@ -21,7 +21,7 @@ from dpq.limits.answers import (
     parts_of,
 )
 from dpq.model.errors import ConfigurationError, Portable
-from dpq.model.validation import MAX_SECONDS, delay_milliseconds, error_line, in_seconds
+from dpq.model.validation import MAX_SECONDS, delay_milliseconds, error_line
 
 __all__ = ["RateLimited", "Reject", "Release", "Retry", "Scope", "Signal"]
 
@@ -64,7 +64,7 @@ class Retry(Signal):
 
     def __init__(self, delay: float | timedelta | None = None, reason: object = "") -> None:
         super().__init__(str(reason) or "the handler asked for a retry")
-        self.delay = None if delay is None else _seconds(delay)
+        self.delay = None if delay is None else delay_milliseconds(delay) / 1000
 
     @property
     def retry_after(self) -> float:
@@ -88,7 +88,7 @@ class Release(Signal):
     """
 
     def __init__(self, delay: float | timedelta = 0) -> None:
-        self.delay = _seconds(delay)
+        self.delay = delay_milliseconds(delay) / 1000
         super().__init__(f"given back: again in {self.delay} s")
 
 
@@ -160,10 +160,10 @@ class RateLimited(Signal):
     ) -> "Self | Retry | None":
         """Read an HTTP answer: None if it asks for no wait.
 
-        A limit is a 420 or a 429; and a 403, 430, 503, 509 or 529 that says that a limit is spent
-        or when to come again. Any other failure that names a time is a `Retry`: it counts as an
-        attempt, and closes nothing. A failure that no other try mends, such as a request that is
-        larger than the limit, is neither. dpq/limits/answers.py has what is read.
+        A limit is a 420 or a 429; a 400 or 403 whose text says so; and a 403, 430, 503, 509 or 529
+        that says that a limit is spent or when to come again. Any other failure that names a time
+        is a `Retry`: it counts as an attempt, and closes nothing. A failure that no other try
+        mends, such as a request larger than the limit, is neither: see dpq/limits/answers.py.
 
         Args:
             status: The status code.
@@ -193,7 +193,7 @@ class RateLimited(Signal):
         if meaning.wait is None:
             return None
         if not meaning.is_limit:
-            return Retry(meaning.wait, f"status {status}: again in {meaning.wait:g} s")
+            return Retry(meaning.wait, reason)
         signal = cls(meaning.wait, scope, status, reason)
         signal.guessed = meaning.guessed
         return signal
@@ -224,12 +224,6 @@ class RateLimited(Signal):
         return cls.from_headers(status, headers, scope, statuses, body=body, least=least)
 
 
-def _seconds(delay: float | timedelta) -> float:
-    """Check a delay, and return its seconds."""
-    delay_milliseconds(delay)
-    return in_seconds(delay)
-
-
 def signal_of(error: BaseException, *, from_errors: bool = True) -> BaseException:
     """Return the error that decides about a task; from a group of only signals, the strongest.
 
@@ -256,13 +250,9 @@ def _signal_in(error: BaseException) -> Signal | None:
         # The errors of LLM libraries, which have a `body`, say it themselves
         text = "" if hasattr(error, "body") else beginning(body)[:MAX_REASON]
         said = " ".join([error_line(error), *text.split()])
-        signal: Signal | None = RateLimited._of(meaning, status, "member", said)
-        if meaning.final:
-            signal = Reject(said)
+        signal = Reject(said) if meaning.final else RateLimited._of(meaning, status, "member", said)
     except Exception:  # it is no answer
         return None
-    if isinstance(signal, Retry):
-        signal = Retry(signal.delay, said)
     if signal:
         signal.__cause__ = error
     return signal

@@ -23,7 +23,7 @@ Reason = Literal[
     "in order",
 ]
 
-_REASONS: dict[str, Reason] = dict(zip("lhupcsqoi", get_args(Reason), strict=True))
+REASONS: dict[str, Reason] = dict(zip("lhupcsqoi", get_args(Reason), strict=True))
 """By the letters of the script `view`."""
 
 
@@ -123,11 +123,6 @@ def spent_quota(state: ScopeState) -> QuotaState | None:
     """Return the quota that opens a closed scope when its next period begins; None without one."""
     opens = (each for each in state.quotas if each.resets_at == state.opens_at)
     return next(opens, None) if state.reason == "quota" else None
-
-
-def reason_of(letter: str) -> Reason | None:
-    """Return the reason for a letter of the script `view`."""
-    return _REASONS.get(letter)
 
 
 def last_to_open(

@@ -21,9 +21,7 @@ MOST_BYTES = 1 << 20
 """Bytes of a body, or of one event of a stream, that are kept: its last ones. An answer with text
 is smaller. Of larger ones, such as embeddings, the usage stands at the end."""
 
-_LAST_EVENTS = {
-    *("message_stop", "response.completed", "response.incomplete", "response.failed"),
-}
+_LAST_EVENTS = ("message_stop", "response.completed", "response.incomplete", "response.failed")
 """Types of events after which a stream says no more; its client may not read its very end."""
 
 _LONGEST_LAST_EVENT = 200

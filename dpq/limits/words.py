@@ -8,23 +8,22 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NoReturn, TypeVar, get_args
 
+from dpq.limits.header_values import SECONDS
 from dpq.limits.limits import Adaptive, Period, Quota, RateLimit, Reserve, quota_text
 from dpq.model.errors import ConfigurationError
 from dpq.model.rates import per_text
-from dpq.model.validation import unit_name
 
 T = TypeVar("T")
 
-TIME_UNITS = {
-    **{"": 1.0, "ms": 0.001, "s": 1.0, "sec": 1.0, "second": 1.0},
-    **{"m": 60.0, "min": 60.0, "minute": 60.0},
-    **{"h": 3600.0, "hour": 3600.0, "d": 86_400.0, "day": 86_400.0},
-}
-"""Seconds of each unit of time in a rate; without a unit it is seconds."""
-
 _NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
-_RATE = re.compile(rf"(?:([^=]*)=)?{_NUMBER}/(?=.){_NUMBER}?([a-z]*)")
-_QUOTA = re.compile(r"(?:([^=]*)=)?([0-9]{1,13})/([a-z]+)@(.*)")
+_RATE = re.compile(rf"(?:([^=]+)=)?{_NUMBER}/(?=.){_NUMBER}?([a-z]*)")
+_QUOTA = re.compile(r"(?:([^=]+)=)?([0-9]{1,13})/([a-z]+)@(.*)")
+
+
+def as_written(text: str) -> float:
+    """Read a number, whole or not."""
+    whole = text.lstrip("-").isdigit() and len(text) < 100  # Python reads no int of 5000 digits
+    return int(text) if whole else float(text)
 
 
 def read_word(word: str) -> RateLimit | Quota:
@@ -37,14 +36,15 @@ def read_word(word: str) -> RateLimit | Quota:
 
 def _window(text: str) -> RateLimit:
     found = _RATE.fullmatch(text)
-    if not found or found[4] not in TIME_UNITS:
+    seconds = SECONDS.get(found[4] or "s") if found else None
+    if not found or seconds is None:
         _refuse(
             text,
             "write a rate as UNITS/TIME, as in 10/s, 300/15m, 5000/h, 2.5/min, 100/60 (seconds), "
             "tokens=200000/m, 300/15m,moving; the units of time are ms, s, m or min, h, d",
         )
-    per = float(found[3] or 1) * TIME_UNITS[found[4]]
-    return _made(text, lambda: RateLimit(as_written(found[2]), per, unit=_unit(found[1])))
+    per = float(found[3] or 1) * seconds
+    return _made(text, lambda: RateLimit(as_written(found[2]), per, unit=found[1] or ""))
 
 
 def _quota(text: str) -> Quota:
@@ -56,62 +56,45 @@ def _quota(text: str) -> Quota:
             "500/hour@UTC, usd=250/month@UTC; the periods are hour, day, week, month",
         )
     period: Any = found[3]
-    return _made(text, lambda: Quota(int(found[2]), period, found[4], _unit(found[1])))
+    return _made(text, lambda: Quota(int(found[2]), period, found[4], found[1] or ""))
 
 
-def _unit(name: str | None) -> str:
-    return "" if name is None else unit_name("unit", name)
-
-
-def reserve(word: str) -> Reserve:
-    """Read `UNITS:PRIORITY`."""
-    found = re.fullmatch(r"([0-9]{1,10}):(\S+)", word)
-    if not found:
-        _refuse(word, "reserve must be UNITS:PRIORITY, as in 500:10")
-    return _made(word, lambda: Reserve(int(found[1]), as_written(found[2])))
-
-
-def adaptive(word: str) -> Adaptive:
-    """Read `FLOOR:CEILING[:STEP]`."""
-    if not re.fullmatch(rf"{_NUMBER}:{_NUMBER}(:{_NUMBER})?", word):
-        _refuse(word, "adaptive must be FLOOR:CEILING[:STEP], as in 1:20 or 1:20:0.5")
-    return _made(word, lambda: Adaptive(*map(as_written, word.split(":"))))
-
-
-def _number(form: str, otherwise: str) -> Callable[[str], Any]:
-    def read(word: str) -> float:
-        if not re.fullmatch(form, word):
-            _refuse(word, otherwise)
-        return as_written(word)
-
-    return read
-
-
-burst = _number("[0-9]{1,10}", "burst must be a whole number of units, as in 5")
-slack = _number(_NUMBER, "slack must be a number of seconds, as in 0.1")
-estimate = _number("[0-9]{1,10}", "estimate must be a whole number of units, as in 2000")
-
-_Options = dict[str, Callable[[str], Any] | None]
+_Options = dict[str, tuple[str, str, Callable[..., Any]] | None]
+_RESERVE: _Options = {
+    "reserve=UNITS:PRIORITY": (
+        r"([0-9]{1,10}):(\S+)",
+        "UNITS:PRIORITY, as in 500:10",
+        lambda units, priority: Reserve(int(units), as_written(priority)),
+    )
+}
+_OF_QUOTA: _Options = {"spread": None, **_RESERVE}
 _OF_WINDOW: _Options = {
     "moving": None,
-    "burst=N": burst,
-    "reserve=UNITS:PRIORITY": reserve,
-    "adaptive=FLOOR:CEILING[:STEP]": adaptive,
-    "slack=SECONDS": slack,
-    "estimate=UNITS": estimate,
+    "burst=N": ("([0-9]{1,10})", "a whole number of units, as in 5", int),
+    **_RESERVE,
+    "adaptive=FLOOR:CEILING[:STEP]": (
+        rf"{_NUMBER}:{_NUMBER}(?::{_NUMBER})?",
+        "FLOOR:CEILING[:STEP], as in 1:20 or 1:20:0.5",
+        lambda *bounds: Adaptive(*(as_written(each) for each in bounds if each)),
+    ),
+    "slack=SECONDS": (_NUMBER, "a number of seconds, as in 0.1", as_written),
+    "estimate=UNITS": ("([0-9]{1,10})", "a whole number of units, as in 2000", int),
 }
-"""The options of a window and their readers; RateLimit knows the bounds of numbers."""
-
-_OF_QUOTA: _Options = {"spread": None, "reserve=UNITS:PRIORITY": reserve}
+"""The options of a window: the form of a value, its words, and its reader, which knows bounds."""
 
 
 def _option(word: str, setting: str, options: _Options) -> tuple[str, Any]:
     name, equals, value = setting.partition("=")
-    form = next((each for each in options if each.partition("=")[:2] == (name, equals)), None)
-    if form is None:
+    option = next((each for each in options if each.partition("=")[:2] == (name, equals)), None)
+    if option is None:
         _refuse(word, f"{setting!r:.200} is not one of {', '.join(options)}")
-    read = options[form]
-    return name, read(value) if read else True
+    if (given := options[option]) is None:
+        return name, True
+    form, said, read = given
+    found = re.fullmatch(form, value)
+    if not found:
+        _refuse(value, f"{name} must be {said}")
+    return name, _made(value, lambda: read(*found.groups()))
 
 
 def _made(word: str, make: Callable[[], T]) -> T:
@@ -150,9 +133,3 @@ def rate_text(window: RateLimit) -> str:
     """Write the rate of a window: `tokens=9000/min`, `300/15min,moving`."""
     unit = f"{window.unit}=" if window.unit else ""
     return unit + per_text(window.rate, window.per) + (",moving" if window.moving else "")
-
-
-def as_written(text: str) -> float:
-    """Read a number, whole or not."""
-    whole = text.lstrip("-").isdigit() and len(text) < 100  # Python reads no int of 5000 digits
-    return int(text) if whole else float(text)

@@ -153,17 +153,6 @@ def complaint(error: Exception, whole: str) -> str:
     )
 
 
-def by_validator(error: Exception) -> bool:
-    """Return True if a validator of the payload's type raised an error.
-
-    The validator's frame is below that of `decode`; pydantic itself has no Python frame.
-    """
-    trace = error.__traceback__
-    while trace is not None and trace.tb_frame.f_code is not Codec.decode.__code__:
-        trace = trace.tb_next
-    return trace is not None and trace.tb_next is not None
-
-
 # Nothing changes in silence
 
 _adapter_of = lru_cache(maxsize=500)(TypeAdapter)

@@ -1031,7 +1031,7 @@ class DPQ(QueueLife[P]):
         """
         from dpq.queue.permits import take_permit
 
-        request = PermitRequest.checked(group, cost, timeout, priority, lease, member)
+        request = PermitRequest(group, cost, timeout, priority, lease, member)
         permit = take_permit(self, request)
         try:
             yield permit

@@ -1036,7 +1036,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
         """
         from dpq.queue.permits_async import take_permit_async
 
-        request = PermitRequest.checked(group, cost, timeout, priority, lease, member)
+        request = PermitRequest(group, cost, timeout, priority, lease, member)
         permit = await take_permit_async(self, request)
         try:
             yield permit

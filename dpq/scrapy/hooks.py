@@ -2,10 +2,8 @@
 
 The first is the call by which the engine forgets a request: its callback has ended, and its items
 are through the pipelines. The second is the list of downloader middlewares: a limit is heard before
-the middleware that retries. If Scrapy has no such place, the spider does not start.
-
-Other ways were worse. A middleware in the settings is one more line, and at the wrong number it
-fights the retries. Signals tell of answers and items, but not of a request whose download failed.
+the middleware that retries. If Scrapy has no such place, the spider does not start. Its signals do
+not tell of a request whose download failed, and a middleware in the settings may fight the retries.
 """
 
 from collections import deque
@@ -18,13 +16,10 @@ from scrapy.downloadermiddlewares.retry import RetryMiddleware
 
 from dpq.model.errors import ConfigurationError
 
-Forgotten = Callable[[Callable[[Request], None], Request], None]
-"""A function of the engine's own call and the request that it is to forget."""
-
 
 def hook_into(
     engine: Any,
-    forgotten: Forgotten,
+    forgotten: Callable[[Callable[[Request], None], Request], None],
     process_response: Callable[..., Any],
     process_exception: Callable[..., Any],
 ) -> None:

@@ -3,7 +3,7 @@
 The feeder pops tasks while the spider has room, and waits for them on the server. The writer sends
 new requests and the ends of deliveries. It sends an end only when all requests that came before it
 are stored. So if a spider is killed, a page and the requests that it led to are never both lost.
-The scheduler calls the link, and hears of news by `Listener`.
+The scheduler calls the link, which tells Scrapy what has happened.
 """
 
 import asyncio
@@ -13,15 +13,16 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from redis.exceptions import RedisError
-from scrapy import Request
+from scrapy import Request, signals
 
 from dpq.limits.budget import Budget
 from dpq.limits.signals import Release, Signal
 from dpq.model.errors import (
     DPQError,
+    DuplicateTaskError,
     LeaseLostError,
     NotConfirmedError,
     QueueFullError,
@@ -59,24 +60,12 @@ class Delivery:
     ending: Signal | None = None  # the way in which its task ends; None: it is done
 
 
-class Listener(Protocol):
-    """The part of the scheduler that hears what has happened."""
-
-    def wake(self) -> None:
-        """Tell the engine that there is a task, or that none is left."""
-
-    def count(self, *names: str) -> None:
-        """Count what has happened, in the statistics of Scrapy."""
-
-    def dropped(self, request: Request, error: Exception) -> None:
-        """Hear of a request that was not stored: it was seen before, or refused."""
-
-
 class Link:
     """The tasks of one spider, and what it sends."""
 
-    def __init__(self, queue: AsyncDPQ[Any], most: int, listener: Listener) -> None:
-        self._queue, self._most, self._listener = queue, most, listener
+    def __init__(self, queue: AsyncDPQ[Any], most: int, crawler: Any) -> None:
+        self._queue, self._most, self._crawler = queue, most, crawler
+        self.seen = 0  # requests that were not stored, since they were before
         self.waiting: deque[Delivery] = deque()  # for the engine, best first
         self.held = 0  # deliveries that are not ended, waiting ones included
         self.drained = False  # the queue had no live task, and nothing has come since
@@ -133,6 +122,17 @@ class Link:
         self._verbs.append((verb, ends))
         self._news.set()
 
+    def count(self, *names: str) -> None:
+        """Count what has happened, in the statistics of Scrapy."""
+        for name in names:
+            self._crawler.stats.inc_value(name)
+
+    def _wake(self) -> None:
+        """Let the engine ask for requests, and look whether the spider is idle, soon."""
+        slot = getattr(self._crawler.engine, "_slot", None)
+        if slot is not None:
+            slot.nextcall.schedule()
+
     # The feeder
 
     async def _feed(self) -> None:
@@ -156,14 +156,14 @@ class Link:
         self.held += len(tasks)
         self.drained = False
         self.waiting.extend(map(Delivery, tasks))
-        self._listener.wake()
+        self._wake()
 
     async def _look_for_end(self) -> None:
         """Look whether any live task is left, once this spider has nothing to do or to send."""
         if self._is_idle() and not await self._queue.size() and self._is_idle():
             if not self.drained:
                 self.drained, self.drained_at = True, time.monotonic()
-            self._listener.wake()
+            self._wake()
 
     def _is_idle(self) -> bool:
         return not (self.held or self._pushes or self._verbs)
@@ -202,12 +202,24 @@ class Link:
                     later.append(pushed)
                     reason = result
                 elif isinstance(result, DPQError) and not isinstance(result, NotConfirmedError):
-                    self._listener.dropped(pushed[1], result)
+                    self._dropped(pushed[1], result)
                 else:
-                    self._listener.count("scheduler/enqueued/dpq", "scheduler/enqueued")
+                    self.count("scheduler/enqueued/dpq", "scheduler/enqueued")
             self._pushes[: len(chunk)] = later
             if reason is not None:
                 raise reason
+
+    def _dropped(self, request: Request, error: DPQError) -> None:
+        """Count a request that was seen before, or refused, and tell Scrapy."""
+        if isinstance(error, DuplicateTaskError):
+            self.seen += 1
+            self.count("dupefilter/filtered")
+        else:
+            log.error("%s: %s refused: %s", self._queue.queue_name, request, error)
+            self.count("scheduler/unserializable")
+        self._crawler.signals.send_catch_log(
+            signals.request_dropped, request=request, spider=self._crawler.spider
+        )
 
     async def _send_all(self, count: int) -> None:
         """Send the first verbs; raise the error of one that has to wait, with all behind it."""
@@ -220,7 +232,7 @@ class Link:
             for (_, task), result in zip(chunk, results, strict=True):
                 name = self._queue.queue_name
                 if isinstance(result, LeaseLostError):
-                    self._listener.count("dpq/lease_lost")
+                    self.count("dpq/lease_lost")
                     about = fields("lease_lost", queue=name, task_id=task and task.id)
                     log.warning("%s: %s", name, result, extra=about)
                 elif isinstance(result, DPQError):

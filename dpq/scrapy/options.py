@@ -9,9 +9,6 @@ from urllib.parse import urlsplit
 
 from dpq.model.errors import ConfigurationError
 
-WHOLE_QUEUE = ""
-"""The name in `DPQ_LIMITS` under which the limit of the whole queue stands."""
-
 UNBOUNDED = 100
 """The most requests that a spider holds if `CONCURRENT_REQUESTS` is 0, which is no bound."""
 
@@ -74,7 +71,7 @@ def _limits(given: Mapping[str, Any]) -> dict[str | None, dict[str, Any]]:
     """Read limits: a text, a list, a number for each second, or the arguments of `set_limit`."""
     limits: dict[str | None, dict[str, Any]] = {}
     for name, limit in given.items():
-        slot = slot_of(name)
+        slot = slot_of(name) or None  # "" is the whole queue
         if slot in limits:
             raise ConfigurationError(f"DPQ_LIMITS names {slot!r} twice: a host has one limit")
         if isinstance(limit, Mapping):
@@ -83,16 +80,17 @@ def _limits(given: Mapping[str, Any]) -> dict[str | None, dict[str, Any]]:
             named = {"rate": limit, "per": 1}
         else:
             named = {"rate": limit}
-        limits[None if slot == WHOLE_QUEUE else slot] = named
+        limits[slot] = named
     return limits
 
 
 def slot_of(name: str) -> str:
-    """Return the name of a download slot; that of a host has no scheme and no port."""
+    """Return the name of a download slot; that of a host is as Scrapy spells it, with no port."""
     with suppress(ValueError):  # it is no host
         parts = urlsplit(name if "://" in name else f"//{name}")
-        if parts.hostname and (parts.scheme or parts.port):
-            return parts.hostname
+        is_host = parts.scheme or parts.port or ("." in name and parts.hostname == name.lower())
+        if parts.hostname and is_host:
+            return parts.hostname.rstrip(".").encode("idna").decode()
     return name
 
 

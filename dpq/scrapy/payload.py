@@ -133,19 +133,15 @@ def json_form(value: Any, path: str) -> Any:
     Raises:
         PayloadError: It has no JSON form that is read back as the same value.
     """
-    if value is None or isinstance(value, bool):
+    if value is None or isinstance(value, str | int):
         return value
-    if isinstance(value, str):
-        return str(value)  # selectors return a subclass
-    if isinstance(value, int):
-        return int(value)
     if isinstance(value, float) and math.isfinite(value):
-        return float(value)
+        return value
     if isinstance(value, dict):  # an Item, say, would come back as a dict
         for key in value:
             if not isinstance(key, str):
                 raise PayloadError(f"{path} has the key {key!r}: keys of JSON are text")
-        return {str(key): json_form(each, f"{path}[{key!r}]") for key, each in value.items()}
+        return {key: json_form(each, f"{path}[{key!r}]") for key, each in value.items()}
     if isinstance(value, (list, tuple)):
         return [json_form(each, f"{path}[{index}]") for index, each in enumerate(value)]
     kind = f"{value!r}" if isinstance(value, float) else f"a {type(value).__name__}"

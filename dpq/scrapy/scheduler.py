@@ -22,7 +22,7 @@ from scrapy.utils.defer import deferred_from_coro
 from dpq.http.wire import group_name
 from dpq.limits.answers import limits_in
 from dpq.limits.signals import RateLimited, Reject, Retry
-from dpq.model.errors import ConfigurationError, DPQError, DuplicateTaskError, PayloadError
+from dpq.model.errors import ConfigurationError, DPQError, PayloadError
 from dpq.model.task import Push
 from dpq.model.validation import error_line
 from dpq.queue.queue_async import AsyncDPQ
@@ -65,7 +65,6 @@ class Scheduler:
         self._link: Link | None = None
         self._own = ScrapyScheduler.from_crawler(crawler)  # what JSON cannot say
         self._taken = 0
-        self._seen = 0
 
     # The engine's questions
 
@@ -109,14 +108,14 @@ class Scheduler:
         except BaseException:
             await queue.close()
             raise
-        self._link = Link(queue, options.most, self)
+        self._link = Link(queue, options.most, self._crawler)
         self._link.start()
 
     def close(self, reason: str) -> Any:
         """Give back what was not begun, and send the rest; the engine waits for the result."""
         if self._link is None:  # it did not open
             return None
-        if self._seen and not self._taken:
+        if self._link.seen and not self._taken:
             log.info(
                 "%s: nothing to do: all requests were seen before. DPQ_FLUSH_ON_START = True, "
                 "`dpq admin bulk drop` or another DPQ_QUEUE begins a new crawl",
@@ -153,7 +152,9 @@ class Scheduler:
                 )
             kept = bool(self._own.enqueue_request(request))
             if self._crawler.stats.get_value("scheduler/unserializable", 0) == counted:
-                self.count("scheduler/unserializable")  # with JOBDIR, Scrapy may have counted it
+                self._opened.count(
+                    "scheduler/unserializable"
+                )  # with JOBDIR, Scrapy may have counted it
             return kept
         self._opened.push(push, request)
         return True
@@ -180,7 +181,7 @@ class Scheduler:
             request.meta[OURS] = {"id": task.id, "attempt": task.attempt, "member": task.member}
             self._held[request] = delivery
             self._taken += 1
-            self.count("scheduler/dequeued/dpq", "scheduler/dequeued")
+            self._opened.count("scheduler/dequeued/dpq", "scheduler/dequeued")
             return request
         return None
 
@@ -196,8 +197,7 @@ class Scheduler:
         return group_name(slot_of(str(self._crawler.engine.downloader.get_slot_key(request))))
 
     def _key(self, request: Request) -> str:
-        key: str = self._crawler.request_fingerprinter.fingerprint(request).hex()
-        return key
+        return str(self._crawler.request_fingerprinter.fingerprint(request).hex())
 
     def _push_of(self, request: Request) -> Push[Any]:
         """Make the push of a request."""
@@ -247,31 +247,6 @@ class Scheduler:
         self._opened.push(push, request)
         self._opened.end(delivery)
 
-    # What the link tells
-
-    def wake(self) -> None:
-        """Let the engine ask for requests, and look whether the spider is idle, soon."""
-        slot = getattr(self._crawler.engine, "_slot", None)
-        if slot is not None:
-            slot.nextcall.schedule()
-
-    def dropped(self, request: Request, error: Exception) -> None:
-        """Count a request that was seen before, or refused, and tell Scrapy."""
-        if isinstance(error, DuplicateTaskError):
-            self._seen += 1
-            self.count("dupefilter/filtered")
-        elif isinstance(error, DPQError):
-            log.error("%s: %s refused: %s", self._options.queue_name, request, error)
-            self.count("scheduler/unserializable")
-        self._crawler.signals.send_catch_log(
-            signals.request_dropped, request=request, spider=self._spider
-        )
-
-    def count(self, *names: str) -> None:
-        """Count what has happened, in the statistics of Scrapy."""
-        for name in names:
-            self._crawler.stats.inc_value(name)
-
     # What happens to a request
 
     def _hook(self) -> None:
@@ -316,7 +291,7 @@ class Scheduler:
                 told = self._group(request) if isinstance(of, Request) else of
                 self._opened.observe(told, response)
             return response
-        self.count("dpq/rate_limited", f"dpq/rate_limited/{response.status}")
+        self._opened.count("dpq/rate_limited", f"dpq/rate_limited/{response.status}")
         seconds = limited.retry_after
         if delivery is None or dont_retry:
             # robots.txt, a file of a media pipeline, or the spider wants to see the answer.

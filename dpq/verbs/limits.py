@@ -13,8 +13,8 @@ from dpq.limits.limits import EVERY_GROUP, Quota, RateLimit
 from dpq.limits.permit import Caller, HeldPermit, PermitAnswer
 from dpq.limits.pools import UNTIL_OPENED_MS, member_name
 from dpq.limits.rules import LimitRules, plain_rules, rules_words
-from dpq.limits.signals import RateLimited, require_scope, status_text
-from dpq.limits.states import LimitState, MemberState, QuotaState, reason_of
+from dpq.limits.signals import RateLimited, status_text
+from dpq.limits.states import REASONS, LimitState, MemberState, QuotaState
 from dpq.model.errors import ConfigurationError, LimitChangedError
 from dpq.model.moments import moment_of
 from dpq.model.task import Task
@@ -29,12 +29,12 @@ class LimitOperations(CommandMaker):
     def set_limit(
         self, rules: LimitRules, by: str = "", expected: str | None = None
     ) -> Steps[None]:
-        warn_of_units(rules.units)
+        warn_of_units(each.unit for each in rules.limits)
         now_ms = 0
         if rules.quotas:  # a quota carries the clock changes of 10 years from the server's time on
             now_ms, _ = yield from self.view([])
         reset = secrets.randbelow(10**15) if rules.reset else ""
-        args = [rules.text(now_ms), int(rules.reserves)]
+        args = [rules.text(now_ms), int(any(each.reserve for each in rules.limits))]
         yield from self._set(rules.group, args, [reset, by], expected)
 
     def clear_limit(
@@ -120,7 +120,6 @@ class LimitOperations(CommandMaker):
 
     def met_limit(self, caller: Caller, limited: RateLimited, member: str, told: str) -> Steps[Any]:
         """Close a member, a group, or the queue, after an answer that was a limit."""
-        require_scope(limited.scope)
         ms = milliseconds("retry_after", limited.retry_after) * (-1 if limited.guessed else 1)
         args = [self._now(), caller.scope, limited.scope, ms, caller.moment, member, told]
         status = status_text(limited.status)
@@ -256,7 +255,7 @@ def _seen(
     return {
         "open": not view["why"],
         "opens_at": moment_of(opens) if 0 < opens < UNTIL_OPENED_MS else None,
-        "reason": reason_of(view["why"]),
+        "reason": REASONS.get(view["why"]),
         "rate": float(view["rate"]) if windows and windows[0].adaptive else None,
         "slack": float(view["slack"]) / 1000,
         "units_left": tuple(map(float, view["left"])),

@@ -14,7 +14,7 @@ class Asker:
     ) -> None:
         given = {"cost": 1, "priority": 0, "lease": 60.0, **more}
         self.q = q
-        self.caller = Caller(PermitRequest.checked(group, timeout=timeout, **given), 0.0)
+        self.caller = Caller(PermitRequest(group, timeout=timeout, **given), 0.0)
 
     def ask(self) -> PermitAnswer:
         answer = self.q._session.run(self.q._operations.acquire, self.caller, 0.0)

@@ -163,7 +163,7 @@ WORLDS: list[Build] = [
 
 def asked(q: DPQ[Any], group: str | None) -> PermitAnswer:
     """What a caller of acquire is told; its permit has always the same id."""
-    caller = Caller(PermitRequest.checked(group, 1, None, 0, 60.0), 0.0)
+    caller = Caller(PermitRequest(group, 1, None, 0, 60.0), 0.0)
     caller.id = "permit"
     return q._session.run(q._operations.acquire, caller, 0.0)
 
@@ -202,7 +202,7 @@ def of_first(q: DPQ[Any], state: TaskState, act: Callable[[str], object]) -> obj
 
 def caller(group: str | None) -> Caller:
     """One that was granted something a second ago."""
-    made = Caller(PermitRequest.checked(group, 1, None, 0, 60.0), 0.0)
+    made = Caller(PermitRequest(group, 1, None, 0, 60.0), 0.0)
     made.moment = "1699999999000"
     return made
 

@@ -10,7 +10,7 @@ from dpq.limits.permit import Caller, PermitRequest
 
 def ask(q: DPQ, group: str | None = "g", cost=1, lease=60.0, timeout=None, rank=0) -> Caller:
     """One call of a caller."""
-    caller = Caller(PermitRequest.checked(group, cost, timeout, rank, lease), 0.0)
+    caller = Caller(PermitRequest(group, cost, timeout, rank, lease), 0.0)
     caller.receive(q._session.run(q._operations.acquire, caller, 0.0), 0.0)
     return caller
 
@@ -41,7 +41,7 @@ def test_callers_do_the_upkeep_that_they_wait_for(q, clock, scope):
 def test_a_caller_hears_that_a_closed_group_was_opened(q, clock, seconds):
     """Nobody wakes it, so it asks now and then, also where the closing has no end."""
     q.delay_group("g", seconds)
-    caller = Caller(PermitRequest.checked("g", 1, None, 0, 60.0), 0.0)
+    caller = Caller(PermitRequest("g", 1, None, 0, 60.0), 0.0)
     answer = q._session.run(q._operations.acquire, caller, 0.0)
     assert answer.wait >= 3600
     assert 1 <= caller.receive(answer, 0.0) <= 30

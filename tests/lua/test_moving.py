@@ -158,7 +158,7 @@ def test_permits_and_tasks(q: DPQ[Any], clock: Any, redis: Redis) -> None:
     run, operations = q._session.run, q._operations
 
     def ask(cost: int) -> float:
-        request = PermitRequest.checked("g", cost, None, 0, 60.0)
+        request = PermitRequest("g", cost, None, 0, 60.0)
         return run(operations.acquire, Caller(request, 0.0), 0.0).wait
 
     fill(q, 2)

@@ -197,7 +197,7 @@ def test_permits_count_until_their_answer(q, redis, queue_name, clock):
 
 def asked(q, lease=60.0):
     """A caller that waits, and the answer that it got."""
-    caller = Caller(PermitRequest.checked("g", 1, None, 0, lease), 0.0)
+    caller = Caller(PermitRequest("g", 1, None, 0, lease), 0.0)
     return caller, ask(q, caller)
 
 

@@ -267,6 +267,16 @@ Django REST framework | 429 | resource 12 | https://www.django-rest-framework.or
   < {"detail": "Request was throttled. Expected available in 12 seconds."}
 OpenAI, a text | 429 | resource 432 | OPENAI
   < {"error": {"message": "Rate limit reached. Limit 200, Used 200. Please try again in 7m12s."}}
+Replicate | 429 | resource 30 | https://replicate.com/docs/topics/predictions/rate-limits
+  < {"detail":"Request was throttled. Your rate limit resets in ~30s."}
+Akamai | 429 | resource 21 | https://techdocs.akamai.com/cps/reference/429
+  < {"detail": "You have exhausted your API Request Quota. Retry after: 21 seconds."}
+a moment | 429 | resource 60 | OURS
+  < {"retryAfter": "2024-10-29T16:57:40Z"}
+epoch seconds | 429 | resource 60 | OURS
+  < {"retry_after": 1730221060}
+two units | 429 | resource 65 | OURS
+  < {"message": "Retry after 1 minute and 5 seconds, up to 3 times"}
 monday.com | 429 | resource 12 | https://developer.monday.com/api-reference/docs/rate-limits
   < {"error_message": "Complexity budget exhausted, reset in 12 seconds"}
 a model that loads | 503 | host 20 | https://huggingface.co/docs/inference-providers
@@ -282,6 +292,14 @@ GitHub secondary, no time | 403 | resource 60? | GITHUB
   < {"message": "You have exceeded a secondary rate limit. Please wait a few minutes."}
 Google, a 403 | 403 | resource 5? | https://developers.google.com/workspace/drive/api/guides/handle-errors
   < {"error": {"errors": [{"domain": "usageLimits", "reason": "userRateLimitExceeded"}]}}
+YouTube, a day's quota | 403 | resource 300? | https://developers.google.com/youtube/v3/docs/errors
+  < {"error": {"errors": [{"domain": "youtube.quota", "reason": "quotaExceeded"}]}}
+a full Drive | 403 | request - | in code
+  < {"error": {"errors": [{"domain": "global", "reason": "storageQuotaExceeded"}]}}
+Meta | 403 | resource 60? | https://github.com/python-social-auth/social-core/issues/859
+  < {"error": {"message": "(#4) Application request limit reached", "code": 4}}
+Salesforce, a day's calls | 403 | resource 300? | in code
+  < [{"errorCode": "REQUEST_LIMIT_EXCEEDED", "message": "TotalRequests Limit exceeded."}]
 
 # Whom a body is about
 larger than the limit | 429 | request -! | OPENAI
@@ -385,6 +403,15 @@ OpenAI, left | 200 | nobody - | OURS
   x-ratelimit-reset-tokens: 21ms
   = - 59 360 60
   = tokens 149984 0.021 150000
+OpenAI by usage, and other names, left | 200 | nobody - | in code
+  x-ratelimit-remaining-tokens_usage_based: 20
+  x-ratelimit-reset-tokens_usage_based: 20ms
+  x-ratelimit-remaining-complexity-points-of-all: 1
+  x-ratelimit-reset-complexity-points-of-all: 1s
+  x-ratelimit-remaining-monthly-requests: 99
+  x-ratelimit-reset-monthly-requests: 1s
+  = - 99 1
+  = tokens 20 0.02
 Anthropic, left | 200 | nobody - | OURS
   anthropic-ratelimit-requests-limit: 50
   anthropic-ratelimit-requests-remaining: 49
@@ -511,6 +538,14 @@ def test_cases(case):
     if case.status < 400 or case.budgets:
         told = Budget.from_headers(case.headers, case.status)
         assert {each.unit: astuple(each)[1:] for each in told} == case.budgets
+
+
+@pytest.mark.parametrize("more", ["", "x" * 9000])
+def test_a_request_that_an_answer_repeats_says_nothing(more):
+    """A text of the request is not the host's word, also where the body is cut."""
+    body = f'{{"detail": "slow", "input": "my account is not active {more}"}}'
+    assert in_short(meaning_of(429, {}, body)) == "resource 5?"
+    assert in_short(meaning_of(429, {}, "429 insufficient_quota")) == "account 5?"
 
 
 @pytest.mark.parametrize("value", HOSTILE, ids=range(len(HOSTILE)))
@@ -726,7 +761,7 @@ def test_hostile_headers_cost_little(name, piece):
     hostile = [(name, piece * (1000 // len(piece)))] * 128
     sys.setprofile(count)
     try:
-        RateLimited.from_headers(429, hostile)
+        RateLimited.from_headers(429, hostile, body='"retry_after": 1x, ' * 999)
     finally:
         sys.setprofile(None)
     assert calls < 100_000  # some 10 ms; without a bound on the text 1 700 000
@@ -734,8 +769,6 @@ def test_hostile_headers_cost_little(name, piece):
 
 def test_the_text_of_a_refusal_is_kept():
     """It is the last error of a task that is given up; what is no text says nothing."""
-    assert (
-        RateLimited.from_headers(429, {}, body=b"Too \xff many").reason
-        == "HTTP 429 Too \ufffd many"
-    )
+    refused = RateLimited.from_headers(429, {}, body=b"Too \xff many")
+    assert refused.reason == "HTTP 429 Too \ufffd many"
     assert RateLimited.from_headers(429, {}, body=None).reason == "HTTP 429"

@@ -57,14 +57,14 @@ def test_a_rate_may_be_said_in_many_ways(words: str, shown: str | None) -> None:
 @pytest.mark.parametrize(
     ("word", "reason"),
     [
-        ("10", "UNITS/TIME, as in 10/s"),
+        ("10", "300/15m, 5000/h, 2.5/min, 100/60 (seconds), tokens=200000/m, 300/15m,moving;"),
         ("10/", "UNITS/TIME, as in 10/s"),
         ("", "UNITS/TIME, as in 10/s"),
         ("ten/s", "UNITS/TIME, as in 10/s"),
         ("1e3/s", "UNITS/TIME, as in 10/s"),
         ("10/week", "ms, s, m or min, h, d"),
         ("5/day@", "it must be an IANA name"),
-        ("=5/day@UTC", "unit is ''"),
+        ("=5/day@UTC", "AMOUNT/PERIOD@ZONE, as in 10000/day"),
         ("@", "the periods are"),
         ("T=1/day@UTC", "unit is 'T'"),
         ("10/d@UTC", "the periods are hour, day, week, month"),

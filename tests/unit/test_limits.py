@@ -5,7 +5,6 @@ import math
 import pytest
 
 from dpq import Adaptive, ConfigurationError, RateLimit, Reserve
-from dpq.limits.limits import MAX_CONCURRENCY
 from dpq.limits.rules import LimitRules
 
 NO_NUMBER = [math.nan, math.inf, -math.inf, True, "1", None]
@@ -42,10 +41,7 @@ FINE = {
     ],
 )
 def test_bounds(kind, name, good, bad, bound):
-    """Each number of a window, a reserve and of learning has its bounds, both allowed.
-
-    Beyond them the value is named.
-    """
+    """Each number has its bounds, both allowed; beyond them the value is named."""
     shown = name if kind is RateLimit else f"{kind.__name__.lower()}.{name}"
     for value in good:
         assert getattr(kind(**FINE[kind] | {name: value}), name) == value
@@ -60,24 +56,14 @@ def test_bounds(kind, name, good, bad, bound):
     [
         ({"reserve": (1, 5)}, "reserve is (1, 5): it must be a Reserve"),
         ({"adaptive": 5}, "adaptive is 5: it must be an Adaptive"),
-        (
-            {"burst": 3, "reserve": Reserve(3, 5)},
-            "reserve.units is 3 and burst is 3: burst must be larger, or no other task would "
-            "ever run",
-        ),
-        (
-            {"adaptive": Adaptive(6, 9)},
-            "rate is 5: it must be from adaptive.floor 6 to adaptive.ceiling 9",
-        ),
-        (
-            {"adaptive": Adaptive(1, 4.5)},
-            "rate is 5: it must be from adaptive.floor 1 to adaptive.ceiling 4.5",
-        ),
+        ({"burst": 3, "reserve": Reserve(3, 5)}, "reserve.units is 3 and burst is 3: burst must"),
+        ({"adaptive": Adaptive(6, 9)}, "rate is 5: it must be from adaptive.floor 6 to adaptive."),
+        ({"adaptive": Adaptive(1, 4.5)}, "rate is 5: it must be from adaptive.floor 1 to adaptiv"),
     ],
 )
 def test_what_does_not_go_together(settings, told):
     """A reserve as large as the burst, a rate outside of what is learned, and strangers."""
-    assert refused(RateLimit, rate=5, per=1, **settings) == told
+    assert refused(RateLimit, rate=5, per=1, **settings).startswith(told)
 
 
 # The arguments of set_limit
@@ -95,48 +81,31 @@ WINDOWS = [RateLimit(1, 1)]
         ({"rate": 5}, "rate is 5, but per is missing: give the seconds of its window"),
         ({"per": 5}, ONE),
         ({"concurrency": 5, "burst": 2}, ONE),
-        ({"rate": WINDOWS, "per": 5}, ONE),
-        ({"rate": WINDOWS, "burst": 2}, ONE),
+        *(({"rate": WINDOWS, **more}, ONE) for more in ({"per": 5}, {"burst": 2}, {"slack": 0})),
         ({"rate": WINDOWS[0], "adaptive": Adaptive(1, 2)}, ONE),
         ({"rate": WINDOWS, "reserve": Reserve(1, 2)}, ONE),
-        ({"rate": WINDOWS, "slack": 0}, ONE),
         ({"rate": 1, "per": 1, "slack": -1}, "slack is -1: it must be seconds from 0 to 3600"),
         ({"rate": 1, "per": 1, "slack": "1"}, "slack is '1': it must be seconds from 0 to 3600"),
         ({"rate": [5]}, "a window is 5: it must be a RateLimit"),
-        (
-            {"rate": "5 a second"},
-            "'5 a second': write a rate as UNITS/TIME, as in 10/s, 300/15m, 5000/h, 2.5/min, "
-            "100/60 (seconds), tokens=200000/m, 300/15m,moving; the units of time are ms, s, m or "
-            "min, h, d",
-        ),
-        (
-            {"rate": "5/s", "per": 1},
-            "rate is '5/s': leave out per, since a text names its window, as in "
-            "set_limit('10/s'); a group is named as group='api'",
-        ),
+        ({"rate": "5/s", "per": 1}, "rate is '5/s': leave out per, since a text names its window"),
         ({"rate": "5/s", "slack": -1}, "slack is -1: it must be seconds from 0 to 3600"),
-        ({"rate": "0/s"}, "'0/s': rate is 0: it must be units from 0.001 to 1000000000"),
         ({"rate": [RateLimit(1, 1)] * 9}, "the limit has 9 windows: it may have at most 8"),
         (
             {"rate": [RateLimit(1, 1), RateLimit(2, 2, adaptive=Adaptive(1, 2))]},
-            "adaptive is given for a longer window: only the shortest can learn, so give it to "
-            "that one",
+            "adaptive is given for a longer window: only the shortest can learn",
         ),
-        ({"rate": 0, "per": 1}, "rate is 0: it must be units from 0.001 to 1000000000"),
-        ({"rate": True, "per": 1}, "rate is True: it must be units from 0.001 to 1000000000"),
-        ({"rate": 1, "per": 0}, "per is 0: it must be seconds from 0.001 to 315360000 (10 years)"),
         *(
             (
                 {"concurrency": value},
-                f"concurrency is {value!r}: it must be an int from 1 to {MAX_CONCURRENCY}",
+                f"concurrency is {value!r}: it must be an int from 1 to 1000000",
             )
-            for value in (0, -1, 1.0, True, "3", MAX_CONCURRENCY + 1)
+            for value in (0, -1, 1.0, True, "3", 1_000_001)
         ),
     ],
 )
 def test_refused(settings, told):
     """What says nothing, too much or something else is refused with what would be right."""
-    assert refused(LimitRules.checked, **settings) == told
+    assert refused(LimitRules.checked, **settings).startswith(told)
 
 
 def test_a_rate_may_be_said_as_the_command_line_says_it():
@@ -145,12 +114,9 @@ def test_a_rate_may_be_said_as_the_command_line_says_it():
     rules = LimitRules.checked
     for text, rate, per in same:
         assert rules(text) == rules(rate, per)
-    assert rules("10/s,burst=3") == rules(10, 1, 3)
     beside = {"burst": 3, "concurrency": 2, "reserve": Reserve(1, 5), "slack": 0.2}
-    assert rules(rate="10/s", **beside) == rules(rate=10, per=1, **beside)
-    assert rules(rate="10/s", adaptive=Adaptive(1, 20)) == rules(
-        rate=10, per=1, adaptive=Adaptive(1, 20)
-    )
+    for more in ({"burst": 3}, beside, {"adaptive": Adaptive(1, 20)}):
+        assert rules("10/s", **more) == rules(10, 1, **more)
 
 
 @pytest.mark.parametrize(
@@ -166,9 +132,8 @@ def test_a_rate_may_be_said_as_the_command_line_says_it():
 )
 def test_a_moving_window_is_refused_with_what_would_be_right(settings, told):
     """Of a moving window neither a part of a unit, nor a burst, nor a learned rate makes sense."""
-    assert refused(RateLimit, **{"rate": 10, "per": 60, "moving": True, **settings}).startswith(
-        told
-    )
+    moving = {"rate": 10, "per": 60, "moving": True, **settings}
+    assert refused(RateLimit, **moving).startswith(told)
 
 
 # Text
