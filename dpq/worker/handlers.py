@@ -248,7 +248,6 @@ def awaits(function: Any) -> bool:
     return _is(inspect.iscoroutinefunction, function)
 
 
-@functools.lru_cache(maxsize=1000)
 def is_async(handler: Handler) -> bool:
     """Return True if a handler, or the function of a named task, is a coroutine function."""
     task = getattr(handler.call, "__self__", None)

@@ -31,6 +31,7 @@ class AsyncRunner:
     def __init__(self, calls: HandlerCalls[Any], fetcher: AsyncFetcher, state: RunState) -> None:
         self._calls, self._fetcher, self._state = calls, fetcher, state
         self._running: dict[asyncio.Task[Any], Call] = {}
+        self._hung = 0  # threads of plain functions whose attempt has ended, such as by a limit
         # It begins no thread before a call.
         self._threads = ThreadPoolExecutor(state.concurrency, "dpq-handler")
 
@@ -40,7 +41,7 @@ class AsyncRunner:
 
     @property
     def free(self) -> int:
-        return self._state.concurrency - len(self._running)
+        return self._state.concurrency - len(self._running) - self._hung
 
     def fill(self) -> None:
         while self.free > 0 and not self._state.stopping:
@@ -100,7 +101,17 @@ class AsyncRunner:
                 raise RuntimeError("the handler raised StopIteration") from error
 
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, copy_context().run, called)
+        running = loop.run_in_executor(self._threads, copy_context().run, called)
+        try:
+            return await asyncio.shield(running)
+        finally:
+            if not running.done():  # it cannot be cancelled: it counts as running until it returns
+                self._hung += 1
+                running.add_done_callback(self._returned)
+
+    def _returned(self, _: "asyncio.Future[Any]") -> None:
+        self._hung -= 1
+        self._fetcher.change.note()
 
     async def _call_hook(self, hook: Callable[..., Any] | None, *args: Any) -> None:
         answer = self._calls.call_hook(hook, *args)

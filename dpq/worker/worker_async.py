@@ -24,7 +24,8 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
     """`Worker` for asyncio: handlers are coroutine functions, and run as tasks of one loop.
 
     If the lease of a handler is lost, or if it runs longer than `time_limit`, it is cancelled. A
-    plain function may be a handler, too: it runs in a thread, which cannot be cancelled.
+    plain function may be a handler, too: it runs in a thread, which cannot be cancelled, and counts
+    as running until it returns.
     """
 
     _kind = AsyncDPQ
