@@ -17,7 +17,7 @@ from dpq.model.errors import ConfigurationError
 from dpq.model.log_fields import fields
 from dpq.model.validation import MAX_ATTEMPTS, MAX_SECONDS, label, number, whole_number
 from dpq.queue.base import QueueBase, check_one_client
-from dpq.queue.inside import process_name, session_of
+from dpq.queue.inside import operations_of, process_name, session_of
 from dpq.worker.handlers import (
     ASYNC_HANDLER,
     Context,
@@ -28,7 +28,7 @@ from dpq.worker.handlers import (
     finder,
     kept_for,
 )
-from dpq.worker.run_state import Holding, RunState
+from dpq.worker.run_state import AskOrder, Holding, RunState
 
 if TYPE_CHECKING:
     from dpq.model.reports import Health
@@ -253,12 +253,10 @@ class WorkerBase(Generic[Q]):
         self, state: RunState, change: Any, fetcher: Any, wakeups: Any, telling: Any
     ) -> None:
         """Make the fetcher of a run, and the loop that tells of it: parts of one kind of worker."""
-        from dpq.worker.fetch_plan import AskOrder, FetchPlan
-
         session: Any = session_of(state.queues[0])
-        plan = FetchPlan(state, AskOrder(self._weights, strict=self._strict), self._deliveries)
-        waiter = wakeups(session.connections, plan.markers(), change)
-        self._fetcher = fetcher(plan, session, waiter, change)
+        markers = [operations_of(queue).marker for queue in state.queues]
+        waiter = wakeups(session.connections, markers, change)
+        self._fetcher = fetcher(state, self._deliveries, session, waiter, change)
         self._telling = telling(state, session, self._calls.progress)
         self._telling.on_beat = self._on_beat
 
@@ -269,6 +267,7 @@ class WorkerBase(Generic[Q]):
         return RunState(
             name=self.name,
             queues=self.queues,
+            order=AskOrder(self._weights, strict=self._strict),
             concurrency=self.concurrency,
             prefetch=self.prefetch,
             visibility=self.visibility,

@@ -82,12 +82,37 @@ class Pulse:
         return Health(live=not stuck, ready=not reasons, reasons=reasons)
 
 
+class AskOrder:
+    """The order in which a worker asks its queues.
+
+    Each queue pays for its tasks: 1 / weight for each task that it gave, and once if it gave none.
+    The queue that has paid least is asked first. So the turns that an empty queue leaves go to
+    the others, by their weights.
+    """
+
+    def __init__(self, weights: Sequence[int], *, strict: bool) -> None:
+        self._weights = weights
+        self._strict = strict or len(weights) == 1
+        # Every queue starts with half a task, so heavy queues come in between.
+        self._paid = [0.5 / weight for weight in weights]
+        self._all = range(len(weights))
+
+    def queue_indexes(self) -> Sequence[int]:
+        return self._all if self._strict else sorted(self._all, key=self._paid.__getitem__)
+
+    def charge(self, queue_index: int, tasks: int) -> None:
+        """Let a queue pay for an answer that had that many tasks."""
+        if not self._strict:
+            self._paid[queue_index] += max(1, tasks) / self._weights[queue_index]
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class RunState:
     """One run, from `run` to its return: the worker's settings, and what its parts share."""
 
     name: str = "worker"
     queues: Sequence[Any] = ()
+    order: AskOrder = field(default_factory=lambda: AskOrder([1], strict=True))
     concurrency: int = 1
     prefetch: int = 0
     visibility: float | None = None

@@ -13,9 +13,8 @@ from kit.scripted import a_task
 
 from dpq import DPQ, AsyncDPQ, AsyncWorker, Backoff, ConfigurationError, Reject, Tasks, Worker
 from dpq.queue import lease_renewal
-from dpq.worker.fetch_plan import AskOrder
 from dpq.worker.handlers import finder
-from dpq.worker.run_state import RunState
+from dpq.worker.run_state import AskOrder, RunState
 from dpq.worker.telling import Telling
 
 
