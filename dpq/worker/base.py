@@ -28,11 +28,11 @@ from dpq.worker.handlers import (
     finder,
     kept_for,
 )
-from dpq.worker.run_state import AskOrder, Holding, RunState
+from dpq.worker.run_state import AskOrder, RunState
 
 if TYPE_CHECKING:
     from dpq.model.reports import Health
-    from dpq.worker.handler_calls import HandlerCalls, WorkerBackoff
+    from dpq.worker.handler_calls import HandlerCalls, Held, WorkerBackoff
 
 log = logging.getLogger(__name__)
 
@@ -260,7 +260,7 @@ class WorkerBase(Generic[Q]):
         self._telling = telling(state, session, self._calls.progress)
         self._telling.on_beat = self._on_beat
 
-    def _held(self) -> list[Holding]:
+    def _held(self) -> list[Held]:
         return [*self._runner.running, *self._fetcher.held]
 
     def _new_state(self, until_empty: bool) -> RunState:

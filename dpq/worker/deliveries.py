@@ -52,6 +52,10 @@ class Taken(NamedTuple):
     lease: Lease
     at: float = 0.0
 
+    @property
+    def task(self) -> Task[Any]:
+        return self.lease.task
+
 
 class Done(NamedTuple):
     """A delivery whose work has ended."""

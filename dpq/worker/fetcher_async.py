@@ -31,7 +31,7 @@ from dpq.queue.inside import operations_of
 from dpq.script.command import Steps
 from dpq.worker.change_async import AsyncChange
 from dpq.worker.deliveries import Deliveries, Done, Taken
-from dpq.worker.run_state import EXCHANGE, LATEST_ACK_SECONDS, Holding, RunState
+from dpq.worker.run_state import EXCHANGE, LATEST_ACK_SECONDS, RunState
 
 log = logging.getLogger(__name__)
 
@@ -355,10 +355,9 @@ class AsyncFetcher:
     # What is held
 
     @property
-    def held(self) -> list[Holding]:
+    def held(self) -> list[Taken | Done]:
         """The tasks that no handler has begun, and those whose end is to be sent."""
-        taken = [Holding(each.queue_index, each.lease.task) for each in list(self._taken)]
-        return taken + [Holding(each.queue_index, each.task) for each in list(self.ends)]
+        return [*list(self._taken), *list(self.ends)]
 
     async def heed(self) -> None:
         """Follow what queues say by their answers to heartbeats: give back what is not begun."""
@@ -373,7 +372,7 @@ class AsyncFetcher:
         """Take over the end of a delivery; after a 429, give back what would hit the same limit."""
         self.ends.append(done)
         if isinstance(done.error, RateLimited):
-            self._give_back_taken(lambda taken: done.closes(taken.queue_index, taken.lease.task))
+            self._give_back_taken(lambda taken: done.closes(taken.queue_index, taken.task))
         self._ends_since = min(self._ends_since, time.monotonic())
 
     async def handled(self, done: Done | None, seconds: float) -> None:

@@ -23,7 +23,7 @@ from dpq.model.validation import delay_milliseconds
 from dpq.queue.end_log import about, in_words, log_failed, name_of
 from dpq.worker.deliveries import Deliveries, Done, Taken
 from dpq.worker.handlers import CANCELLED, LEASE_LOST, Context, Handler, Q, check_result
-from dpq.worker.run_state import Holding, ProgressNotes, RunState
+from dpq.worker.run_state import ProgressNotes, RunState
 
 if TYPE_CHECKING:
     from dpq.model.task import Task
@@ -59,12 +59,12 @@ class Call:
     def arguments(self, handler: Handler) -> tuple[Any, ...]:
         return (self.task, self.context) if handler.takes_context else (self.task,)
 
-    @property
-    def holding(self) -> Holding:
-        return Holding(self.queue_index, self.task, self.began)
-
     def lose(self) -> None:
         self.context._lose(CANCELLED if self.lease.cancelled else LEASE_LOST)
+
+
+Held = Call | Taken | Done
+"""A delivery that a worker holds: before, during or after the call of its handler."""
 
 
 @dataclass(kw_only=True, eq=False)

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dpq.explain.operations import Operations
@@ -125,32 +125,17 @@ class RunState:
     pulse: Pulse = field(default_factory=lambda: Pulse(2.5 * BEAT_SECONDS), init=False)
 
 
-class Holding(NamedTuple):
-    """A task that a worker holds."""
-
-    queue_index: int
-    task: Task[Any]
-    began: float | None = None  # when its handler began, monotonic seconds; None: it does not run
-
-
 class ProgressNotes:
-    """The newest note of each task, as its handler has told it in any thread, until it is sent.
-
-    `wake` is called for the first note after `take`.
-    """
+    """The newest note of each task, as its handler has told it in any thread, until it is sent."""
 
     def __init__(self) -> None:
-        self.wake: Callable[[], object] = lambda: None
         self._lock = threading.Lock()
         self._notes: dict[tuple[int, str, int], tuple[Task[Any], str]] = {}
 
     def note(self, queue_index: int, task: Task[Any], text: str) -> None:
         """Note the progress of a task, instead of what was noted before."""
         with self._lock:
-            first = not self._notes
             self._notes[queue_index, task.id, task.token] = task, text
-        if first:
-            self.wake()
 
     def take(self, queues: Sequence[Operations[Any]]) -> list[Steps[Any]]:
         """Make the operations that send all notes, and forget them."""

@@ -18,7 +18,7 @@ from dpq.script.durability import CONFIRM_SECONDS
 from dpq.worker.deliveries import Taken
 from dpq.worker.handler_calls import Call, HandlerCalls
 from dpq.worker.handlers import TIME_LIMIT
-from dpq.worker.run_state import LATEST_ACK_SECONDS, LEAVE_SECONDS, Holding, RunState
+from dpq.worker.run_state import LATEST_ACK_SECONDS, LEAVE_SECONDS, RunState
 
 if TYPE_CHECKING:
     from dpq.queue.lease_renewal import Lease
@@ -51,8 +51,8 @@ class Runner:
         self._leads = False  # one of them runs the steps of the fetcher
 
     @property
-    def running(self) -> list[Holding]:
-        return [call.holding for call in list(self._running.values())]
+    def running(self) -> list[Call]:
+        return list(self._running.values())
 
     def work(self) -> None:
         while taken := self._next_task():

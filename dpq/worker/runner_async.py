@@ -20,7 +20,7 @@ from dpq.worker.deliveries import Taken
 from dpq.worker.fetcher_async import AsyncFetcher
 from dpq.worker.handler_calls import Call, HandlerCalls
 from dpq.worker.handlers import TIME_LIMIT, is_async
-from dpq.worker.run_state import LEAVE_SECONDS, Holding, RunState
+from dpq.worker.run_state import LEAVE_SECONDS, RunState
 
 log = logging.getLogger(__name__)
 
@@ -36,8 +36,8 @@ class AsyncRunner:
         self._threads = ThreadPoolExecutor(state.concurrency, "dpq-handler")
 
     @property
-    def running(self) -> list[Holding]:
-        return [call.holding for call in self._running.values()]
+    def running(self) -> list[Call]:
+        return list(self._running.values())
 
     @property
     def free(self) -> int:

@@ -19,7 +19,8 @@ from dpq.link.endpoint import Event, heard
 from dpq.model.log_fields import fields
 from dpq.queue.inside import leases_of, operations_of
 from dpq.verbs.workers import Doing, Heard
-from dpq.worker.run_state import BEAT_SECONDS, HEARTBEAT, Holding, ProgressNotes, RunState
+from dpq.worker.handler_calls import Call, Held
+from dpq.worker.run_state import BEAT_SECONDS, HEARTBEAT, ProgressNotes, RunState
 
 if TYPE_CHECKING:
     from dpq.explain.operations import Operations
@@ -27,12 +28,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-SEND_SECONDS = 1.0
-"""Seconds between two calls that send progress: a person who looks does not see more."""
+LOOK_SECONDS = 1.0
+"""Seconds between two looks for progress to send: a person who looks does not see more."""
 
 REMEMBER_SECONDS = 60.0
 """Seconds between two slots of a queue's history that a worker stores."""
-
 
 FIRST_JITTER, JITTER = 0.5, 0.1
 """The largest random share that is taken off the time to the second heartbeat, and to later ones.
@@ -42,7 +42,7 @@ that the worker is there, so the second one spreads them."""
 
 
 class Telling:
-    """Tells queues of one run of a worker; `noted` wakes it when there is progress to tell."""
+    """Tells queues of one run of a worker."""
 
     def __init__(
         self,
@@ -51,7 +51,6 @@ class Telling:
         progress: ProgressNotes,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        self.noted = Event()
         self.on_beat: Callable[[], None] | None = None  # called after each heartbeat
         self._state, self._session, self._progress = state, session, progress
         self._name, self._queues = state.name, state.queues
@@ -61,41 +60,36 @@ class Telling:
         self._run_id = secrets.token_urlsafe(9)
         self._gone, self._over = False, Event()
 
-    def run(self, held: Callable[[], Sequence[Holding]], heed: Callable[[], None]) -> None:
+    def run(self, held: Callable[[], Sequence[Held]], heed: Callable[[], None]) -> None:
         """Send heartbeats at the beginning, every 10 s at most, and at the end.
 
         They say what is `held`; `heed` is called when a queue tells the worker to be quiet.
         """
         while not self._gone:
             self._state.pulse.move(HEARTBEAT)
-            answers = self._send(self._beat(held()))
-            if self._heard(answers):
+            if self._heard(self._send(self._beat(held()))):
                 heed()
             next_beat = time.monotonic() + self.pause(BEAT_SECONDS)
             while not self._gone and (left := next_beat - time.monotonic()) > 0:
-                heard(self.noted, left)
+                heard(self._over, min(left, LOOK_SECONDS))
                 if told := self._progress.take(self._operations):
                     self._send(told)
-                    heard(self._over, SEND_SECONDS)
         self._send([operations.leave(self._run_id) for operations in self._operations])
 
     def end(self) -> None:
         self._gone = True
         self._over.set()
-        self.noted.set()
 
-    def _beat(self, holdings: Sequence[Holding]) -> list[Steps[Any]]:
+    def _beat(self, holdings: Sequence[Held]) -> list[Steps[Any]]:
         """Make a heartbeat for each queue, with the tasks that the worker holds of it."""
         now = time.monotonic()
         host, pid, version = socket.gethostname(), os.getpid(), sys.modules["dpq"].__version__
         version += self._state.version and f"/{self._state.version}"
         about = (self._run_id, self._name, host, pid, version)
-        by_queue: list[list[Holding]] = [[] for _ in self._operations]
-        for each in holdings:
-            by_queue[each.queue_index].append(each)
         beats: list[Steps[Any]] = []
-        for index, (operations, held) in enumerate(zip(self._operations, by_queue, strict=True)):
-            running = [(each.began, each.task.id) for each in held if each.began is not None]
+        for index, operations in enumerate(self._operations):
+            held = [each for each in holdings if each.queue_index == index]
+            running = [(each.began, each.task.id) for each in held if isinstance(each, Call)]
             doing = Doing(list(dict.fromkeys((each.task.id, each.task.token) for each in held)))
             if running:
                 began, task_id = min(running)

@@ -18,7 +18,8 @@ from dpq.link.endpoint_async import Event, heard
 from dpq.model.log_fields import fields
 from dpq.queue.inside import leases_of, operations_of
 from dpq.verbs.workers import Doing, Heard
-from dpq.worker.run_state import BEAT_SECONDS, HEARTBEAT, Holding, ProgressNotes, RunState
+from dpq.worker.handler_calls import Call, Held
+from dpq.worker.run_state import BEAT_SECONDS, HEARTBEAT, ProgressNotes, RunState
 
 if TYPE_CHECKING:
     from dpq.explain.operations import Operations
@@ -26,12 +27,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-SEND_SECONDS = 1.0
-"""Seconds between two calls that send progress: a person who looks does not see more."""
+LOOK_SECONDS = 1.0
+"""Seconds between two looks for progress to send: a person who looks does not see more."""
 
 REMEMBER_SECONDS = 60.0
 """Seconds between two slots of a queue's history that a worker stores."""
-
 
 FIRST_JITTER, JITTER = 0.5, 0.1
 """The largest random share that is taken off the time to the second heartbeat, and to later ones.
@@ -41,7 +41,7 @@ that the worker is there, so the second one spreads them."""
 
 
 class AsyncTelling:
-    """Tells queues of one run of a worker; `noted` wakes it when there is progress to tell."""
+    """Tells queues of one run of a worker."""
 
     def __init__(
         self,
@@ -50,7 +50,6 @@ class AsyncTelling:
         progress: ProgressNotes,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        self.noted = Event()
         self.on_beat: Callable[[], None] | None = None  # called after each heartbeat
         self._state, self._session, self._progress = state, session, progress
         self._name, self._queues = state.name, state.queues
@@ -61,7 +60,7 @@ class AsyncTelling:
         self._gone, self._over = False, Event()
 
     async def run(
-        self, held: Callable[[], Sequence[Holding]], heed: Callable[[], Awaitable[None]]
+        self, held: Callable[[], Sequence[Held]], heed: Callable[[], Awaitable[None]]
     ) -> None:
         """Send heartbeats at the beginning, every 10 s at most, and at the end.
 
@@ -69,34 +68,29 @@ class AsyncTelling:
         """
         while not self._gone:
             self._state.pulse.move(HEARTBEAT)
-            answers = await self._send(self._beat(held()))
-            if self._heard(answers):
+            if self._heard(await self._send(self._beat(held()))):
                 await heed()
             next_beat = time.monotonic() + self.pause(BEAT_SECONDS)
             while not self._gone and (left := next_beat - time.monotonic()) > 0:
-                await heard(self.noted, left)
+                await heard(self._over, min(left, LOOK_SECONDS))
                 if told := self._progress.take(self._operations):
                     await self._send(told)
-                    await heard(self._over, SEND_SECONDS)
         await self._send([operations.leave(self._run_id) for operations in self._operations])
 
     def end(self) -> None:
         self._gone = True
         self._over.set()
-        self.noted.set()
 
-    def _beat(self, holdings: Sequence[Holding]) -> list[Steps[Any]]:
+    def _beat(self, holdings: Sequence[Held]) -> list[Steps[Any]]:
         """Make a heartbeat for each queue, with the tasks that the worker holds of it."""
         now = time.monotonic()
         host, pid, version = socket.gethostname(), os.getpid(), sys.modules["dpq"].__version__
         version += self._state.version and f"/{self._state.version}"
         about = (self._run_id, self._name, host, pid, version)
-        by_queue: list[list[Holding]] = [[] for _ in self._operations]
-        for each in holdings:
-            by_queue[each.queue_index].append(each)
         beats: list[Steps[Any]] = []
-        for index, (operations, held) in enumerate(zip(self._operations, by_queue, strict=True)):
-            running = [(each.began, each.task.id) for each in held if each.began is not None]
+        for index, operations in enumerate(self._operations):
+            held = [each for each in holdings if each.queue_index == index]
+            running = [(each.began, each.task.id) for each in held if isinstance(each, Call)]
             doing = Doing(list(dict.fromkeys((each.task.id, each.task.token) for each in held)))
             if running:
                 began, task_id = min(running)

@@ -116,7 +116,7 @@ class Worker(WorkerBase[DPQ[Any]]):
     def _end(self) -> None:
         with self._lock:
             self._state.stopping = True
-            self._stops.put("")
+            self._stops.put(None)
             self._runner.stop()
 
     def _cut_short(self) -> None:
@@ -133,15 +133,15 @@ class Worker(WorkerBase[DPQ[Any]]):
         for queue in self.queues:
             session_of(queue).require_open()
             session_of(queue).ready()
-        # Names of signals, or "". An Event does not fit: a signal handler that sets it needs its
-        # lock, and the interrupted thread may hold this lock.
-        self._stops: SimpleQueue[str] = SimpleQueue()
+        # An Event does not fit: a signal handler that sets it needs its lock, and the interrupted
+        # thread may hold this lock.
+        self._stops: SimpleQueue[None] = SimpleQueue()
+        self._signal = ""  # the first that came
         self._no_grace = threading.Event()
         self._fault = None
         state = self._new_state(until_empty)
         self._make_parts(state, Change(self._lock), Fetcher, WakeUps, Telling)
         self._runner = Runner(*(self._calls, self._fetcher, state, self._lock, self._guarded))
-        self._calls.progress.wake = self._telling.noted.set
         self._thread = threading.Thread(target=self._live, args=(alone,), name="dpq-run")
         self._thread.daemon = True
         with self._lock:
@@ -157,7 +157,7 @@ class Worker(WorkerBase[DPQ[Any]]):
             return
 
         def stop(number: int, _: FrameType | None) -> None:
-            self._stops.put(signal.Signals(number).name)
+            self._signal = self._signal or signal.Signals(number).name
             self.stop()
 
         before = {number: signal.signal(number, stop) for number in stop_signals()}
@@ -206,14 +206,11 @@ class Worker(WorkerBase[DPQ[Any]]):
             self._end()
 
     def _wait_for_stop(self) -> None:
-        said = ""
         while not self._state.stopping:
             self._state.pulse.move(MAIN_LOOP)
             with suppress(Empty):
-                said = self._stops.get(timeout=STOP_CHECK_SECONDS)
-        with suppress(Empty):  # the signal came between two waits
-            said = said or self._stops.get_nowait()
-        if said:
+                self._stops.get(timeout=STOP_CHECK_SECONDS)
+        if said := self._signal:
             about = fields("worker_stopping", worker=self.name, reason=said)
             log.info("%s: %s, stopping", self.name, said, extra=about)
 

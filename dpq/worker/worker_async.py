@@ -103,9 +103,6 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
             await session_of(queue).ready()
         self._make_parts(state, self._change, AsyncFetcher, AsyncWakeUps, AsyncTelling)
         self._runner = AsyncRunner(self._calls, self._fetcher, state)
-        loop, noted = asyncio.get_running_loop(), self._telling.noted
-        # A handler may tell its progress from a thread of its own.
-        self._calls.progress.wake = lambda: loop.call_soon_threadsafe(noted.set)
 
     @contextmanager
     def _signals(self, *, all_of_them: bool) -> Iterator[None]:
