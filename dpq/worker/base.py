@@ -250,21 +250,10 @@ class WorkerBase(Generic[Q]):
     # One run
 
     def _make_parts(
-        self, state: RunState, change: Any, fetcher: Any, wakeups: Any, telling: Any
-    ) -> None:
-        """Make the fetcher of a run, and the loop that tells of it: parts of one kind of worker."""
-        session: Any = session_of(state.queues[0])
-        markers = [operations_of(queue).marker for queue in state.queues]
-        waiter = wakeups(session.connections, markers, change)
-        self._fetcher = fetcher(state, self._deliveries, session, waiter, change)
-        self._telling = telling(state, session, self._calls.progress)
-        self._telling.on_beat = self._on_beat
-
-    def _held(self) -> list[Held]:
-        return [*self._runner.running, *self._fetcher.held]
-
-    def _new_state(self, until_empty: bool) -> RunState:
-        return RunState(
+        self, until_empty: bool, change: Any, fetcher: Any, wakeups: Any, telling: Any
+    ) -> RunState:
+        """Make the state of a run, and its parts: the fetcher, and the loop that tells of it."""
+        state = RunState(
             name=self.name,
             queues=self.queues,
             order=AskOrder(self._weights, strict=self._strict),
@@ -275,6 +264,16 @@ class WorkerBase(Generic[Q]):
             until_empty=until_empty,
             end=self._end,
         )
+        session: Any = session_of(self.queues[0])
+        markers = [operations_of(queue).marker for queue in self.queues]
+        waiter = wakeups(session.connections, markers, change)
+        self._fetcher = fetcher(state, self._deliveries, session, waiter, change)
+        self._telling = telling(state, session, self._calls.progress)
+        self._telling.on_beat = self._on_beat
+        return state
+
+    def _held(self) -> list[Held]:
+        return [*self._runner.running, *self._fetcher.held]
 
     def _begin_run(self, state: RunState) -> None:
         """Take over the state of a run that begins; it ends at once if a stop came before."""

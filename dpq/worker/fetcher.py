@@ -85,9 +85,8 @@ class WakeUps:
         self.watches = []
 
     def follow(self, markers: Sequence[str]) -> None:
-        if tuple(markers) != self._waiter.markers:
-            self.close()
-            self._waiter = _Patient(self._connections, markers)
+        self.close()
+        self._waiter = _Patient(self._connections, markers)
 
     def close(self) -> None:
         self.stop()

@@ -84,9 +84,8 @@ class AsyncWakeUps:
         self.watches = []
 
     async def follow(self, markers: Sequence[str]) -> None:
-        if tuple(markers) != self._waiter.markers:
-            await self.aclose()
-            self._waiter = _Patient(self._connections, markers)
+        await self.aclose()
+        self._waiter = _Patient(self._connections, markers)
 
     async def aclose(self) -> None:
         await self.stop()

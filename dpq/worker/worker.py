@@ -139,8 +139,8 @@ class Worker(WorkerBase[DPQ[Any]]):
         self._signal = ""  # the first that came
         self._no_grace = threading.Event()
         self._fault = None
-        state = self._new_state(until_empty)
-        self._make_parts(state, Change(self._lock), Fetcher, WakeUps, Telling)
+        parts = (Change(self._lock), Fetcher, WakeUps, Telling)
+        state = self._make_parts(until_empty, *parts)
         self._runner = Runner(*(self._calls, self._fetcher, state, self._lock, self._guarded))
         self._thread = threading.Thread(target=self._live, args=(alone,), name="dpq-run")
         self._thread.daemon = True

@@ -94,15 +94,14 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
         from dpq.worker.runner_async import AsyncRunner
         from dpq.worker.telling_async import AsyncTelling
 
-        self._change = AsyncChange()
-        self._grace_left = self.grace
-        state = self._new_state(until_empty)
-        self._begin_run(state)
         for queue in self.queues:
             session_of(queue).require_open()
             await session_of(queue).ready()
-        self._make_parts(state, self._change, AsyncFetcher, AsyncWakeUps, AsyncTelling)
+        self._change, self._grace_left = AsyncChange(), self.grace
+        parts = (self._change, AsyncFetcher, AsyncWakeUps, AsyncTelling)
+        state = self._make_parts(until_empty, *parts)
         self._runner = AsyncRunner(self._calls, self._fetcher, state)
+        self._begin_run(state)
 
     @contextmanager
     def _signals(self, *, all_of_them: bool) -> Iterator[None]:
