@@ -31,8 +31,8 @@ class Runner:
     """Calls the handlers of one run of a worker. Whatever its threads share changes under `lock`.
 
     Attributes:
-        watch: The thread that ends overdue attempts, since a thread cannot be cancelled. It also
-            sends ends of deliveries that no other thread takes along in time.
+        needs_watch: True if `watch` is to be called every `LATEST_ACK_SECONDS`; `wake` is called
+            when that begins.
     """
 
     def __init__(
@@ -41,9 +41,10 @@ class Runner:
         fetcher: Fetcher,
         state: RunState,
         lock: Any,
-        guarded: Callable[[Callable[[], None]], None],
+        wake: Callable[[], None],
     ) -> None:
-        self.watch = threading.Thread(target=guarded, args=(self._watch,), daemon=True)
+        self.needs_watch = calls.time_limit is not None or state.prefetch > 0
+        self._wake = wake
         self._running: dict[Lease, Call] = {}
         self._calls, self._fetcher, self._state, self._lock = calls, fetcher, state, lock
         self._changed = threading.Condition(lock)  # notified when an idle thread may go on
@@ -111,8 +112,9 @@ class Runner:
     def _call(self, call: Call) -> BaseException | None:
         calls = self._calls
         try:
-            if call.limit is not None:
-                self.start_watch()
+            if call.limit is not None and not self.needs_watch:
+                self.needs_watch = True
+                self._wake()
             calls.call_hook(calls.before, call.context)
             handler = calls.find(call.task)
             calls.take_result(call, handler, handler.call(*call.arguments(handler)))
@@ -122,20 +124,14 @@ class Runner:
 
     # Handlers that run too long
 
-    def start_watch(self) -> None:
+    def watch(self) -> None:
+        """End overdue attempts, and send ends of deliveries that no thread has taken along."""
+        self.end_overdue()
         with self._lock:
-            if self.watch.ident is None:
-                self.watch.start()
-
-    def _watch(self) -> None:
-        while not self._state.stopping:
-            time.sleep(LATEST_ACK_SECONDS)
-            self.end_overdue()
-            with self._lock:
-                self._fetcher.send_late()
+            self._fetcher.send_late()
 
     def end_overdue(self) -> None:
-        """Fail the attempts of handlers that run too long; their contexts say `lost`."""
+        """Fail attempts that run too long: a thread cannot be cancelled. Contexts say `lost`."""
         calls, now = self._calls, time.monotonic()
         for call in list(self._running.values()):
             if call.limit is None or call.began + call.limit > now or call.overdue:

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
 from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Any, Self
@@ -21,7 +22,13 @@ from dpq.model.validation import error_line
 from dpq.queue.inside import session_of
 from dpq.queue.queue import DPQ
 from dpq.worker.base import WorkerBase
-from dpq.worker.run_state import LEAVE_SECONDS, MAIN_LOOP, STOP_CHECK_SECONDS, stop_signals
+from dpq.worker.run_state import (
+    LATEST_ACK_SECONDS,
+    LEAVE_SECONDS,
+    MAIN_LOOP,
+    STOP_CHECK_SECONDS,
+    stop_signals,
+)
 
 __all__ = ["Worker"]
 
@@ -141,7 +148,8 @@ class Worker(WorkerBase[DPQ[Any]]):
         self._fault = None
         parts = (Change(self._lock), Fetcher, WakeUps, Telling)
         state = self._make_parts(until_empty, *parts)
-        self._runner = Runner(*(self._calls, self._fetcher, state, self._lock, self._guarded))
+        wake = partial(self._stops.put, None)
+        self._runner = Runner(self._calls, self._fetcher, state, self._lock, wake)
         self._thread = threading.Thread(target=self._live, args=(alone,), name="dpq-run")
         self._thread.daemon = True
         with self._lock:
@@ -172,10 +180,12 @@ class Worker(WorkerBase[DPQ[Any]]):
     def _live(self, alone: bool) -> None:
         """Run handlers until a stop; then give back what is left. If `alone`, log an own fault."""
         with self._lock:  # until `_begin` has begun the run
-            runner, work = self._runner, (self._runner.work,)
+            runner = self._runner
         beating = threading.Thread(target=self._telling.run, args=(self._held, self._heed))
         threads = [
-            threading.Thread(target=self._guarded, args=work, name=f"dpq-{n}", daemon=True)
+            threading.Thread(
+                target=self._guarded, args=(runner.work,), name=f"dpq-{n}", daemon=True
+            )
             for n in range(self.concurrency)
         ]
         beating.daemon = True
@@ -183,12 +193,10 @@ class Worker(WorkerBase[DPQ[Any]]):
         def begin_and_wait() -> None:
             for thread in (beating, *threads):
                 thread.start()
-            if self.time_limit is not None or self.prefetch:
-                runner.start_watch()
             self._wait_for_stop()
 
         self._guarded(begin_and_wait)
-        self._guarded(lambda: self._finish([*threads, runner.watch]))
+        self._guarded(lambda: self._finish(threads))
         self._on = False
         self._telling.end()
         if beating.is_alive():
@@ -206,10 +214,14 @@ class Worker(WorkerBase[DPQ[Any]]):
             self._end()
 
     def _wait_for_stop(self) -> None:
+        runner = self._runner
         while not self._state.stopping:
             self._state.pulse.move(MAIN_LOOP)
             with suppress(Empty):
-                self._stops.get(timeout=STOP_CHECK_SECONDS)
+                seconds = LATEST_ACK_SECONDS if runner.needs_watch else STOP_CHECK_SECONDS
+                self._stops.get(timeout=seconds)
+            if runner.needs_watch:
+                runner.watch()
         if said := self._signal:
             about = fields("worker_stopping", worker=self.name, reason=said)
             log.info("%s: %s, stopping", self.name, said, extra=about)

@@ -99,13 +99,15 @@ class Scene:
             deliveries=self.deliveries,
             find=finder(lambda task: self.seen.append(task.id)),
         )
-        runner = Runner(*(calls, self.fetcher, self.state, self.lock), guarded=lambda work: work())
+        runner = Runner(calls, self.fetcher, self.state, self.lock, wake=lambda: None)
         threads = [threading.Thread(target=runner.work, daemon=True) for _ in range(count)]
-        runner.start_watch()
         for thread in threads:
             thread.start()
+        give_up = time.monotonic() + PATIENCE_S
         for thread in threads:
-            thread.join(PATIENCE_S)
+            while thread.is_alive() and time.monotonic() < give_up:
+                runner.watch()
+                thread.join(0.01)
             with self.lock:
                 runner.stop()
         with self.lock:

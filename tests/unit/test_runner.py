@@ -44,9 +44,7 @@ class Stage:
 
     def runner(self) -> tuple[Runner, ScriptedFetcher]:
         fetcher: Any = ScriptedFetcher(self.taken, self.deliveries, self.state)
-        runner = Runner(
-            *(self.calls, fetcher, self.state, threading.RLock()), guarded=lambda work: work()
-        )
+        runner = Runner(self.calls, fetcher, self.state, threading.RLock(), wake=lambda: None)
         return runner, fetcher
 
     def run_threads(self) -> list[Done]:
