@@ -18,7 +18,7 @@ from dpq.script.durability import CONFIRM_SECONDS
 from dpq.worker.deliveries import Taken
 from dpq.worker.handler_calls import Call, HandlerCalls
 from dpq.worker.handlers import TIME_LIMIT
-from dpq.worker.run_state import LATEST_ACK_SECONDS, LEAVE_SECONDS, RunState
+from dpq.worker.run_state import LATEST_ACK_SECONDS, LEAVE_SECONDS, STOP_CHECK_SECONDS, RunState
 
 if TYPE_CHECKING:
     from dpq.queue.lease_renewal import Lease
@@ -31,8 +31,7 @@ class Runner:
     """Calls the handlers of one run of a worker. Whatever its threads share changes under `lock`.
 
     Attributes:
-        needs_watch: True if `watch` is to be called every `LATEST_ACK_SECONDS`; `wake` is called
-            when that begins.
+        tick: Seconds between two calls of `watch`; `wake` is called when they become fewer.
     """
 
     def __init__(
@@ -43,8 +42,8 @@ class Runner:
         lock: Any,
         wake: Callable[[], None],
     ) -> None:
-        self.needs_watch = calls.time_limit is not None or state.prefetch > 0
-        self._wake = wake
+        often = calls.time_limit is not None or state.prefetch > 0
+        self.tick, self._wake = LATEST_ACK_SECONDS if often else STOP_CHECK_SECONDS, wake
         self._running: dict[Lease, Call] = {}
         self._calls, self._fetcher, self._state, self._lock = calls, fetcher, state, lock
         self._changed = threading.Condition(lock)  # notified when an idle thread may go on
@@ -112,8 +111,8 @@ class Runner:
     def _call(self, call: Call) -> BaseException | None:
         calls = self._calls
         try:
-            if call.limit is not None and not self.needs_watch:
-                self.needs_watch = True
+            if call.limit is not None and self.tick > LATEST_ACK_SECONDS:
+                self.tick = LATEST_ACK_SECONDS
                 self._wake()
             calls.call_hook(calls.before, call.context)
             handler = calls.find(call.task)

@@ -22,13 +22,7 @@ from dpq.model.validation import error_line
 from dpq.queue.inside import session_of
 from dpq.queue.queue import DPQ
 from dpq.worker.base import WorkerBase
-from dpq.worker.run_state import (
-    LATEST_ACK_SECONDS,
-    LEAVE_SECONDS,
-    MAIN_LOOP,
-    STOP_CHECK_SECONDS,
-    stop_signals,
-)
+from dpq.worker.run_state import LEAVE_SECONDS, MAIN_LOOP, STOP_CHECK_SECONDS, stop_signals
 
 __all__ = ["Worker"]
 
@@ -180,22 +174,14 @@ class Worker(WorkerBase[DPQ[Any]]):
     def _live(self, alone: bool) -> None:
         """Run handlers until a stop; then give back what is left. If `alone`, log an own fault."""
         with self._lock:  # until `_begin` has begun the run
-            runner = self._runner
+            work = (self._runner.work,)
         beating = threading.Thread(target=self._telling.run, args=(self._held, self._heed))
+        beating.daemon = True
         threads = [
-            threading.Thread(
-                target=self._guarded, args=(runner.work,), name=f"dpq-{n}", daemon=True
-            )
+            threading.Thread(target=self._guarded, args=work, name=f"dpq-{n}", daemon=True)
             for n in range(self.concurrency)
         ]
-        beating.daemon = True
-
-        def begin_and_wait() -> None:
-            for thread in (beating, *threads):
-                thread.start()
-            self._wait_for_stop()
-
-        self._guarded(begin_and_wait)
+        self._guarded(lambda: self._go_on([beating, *threads]))
         self._guarded(lambda: self._finish(threads))
         self._on = False
         self._telling.end()
@@ -213,15 +199,15 @@ class Worker(WorkerBase[DPQ[Any]]):
             self._fault = self._fault or error
             self._end()
 
-    def _wait_for_stop(self) -> None:
-        runner = self._runner
+    def _go_on(self, threads: list[threading.Thread]) -> None:
+        """Run the threads until a stop."""
+        for thread in threads:
+            thread.start()
         while not self._state.stopping:
             self._state.pulse.move(MAIN_LOOP)
             with suppress(Empty):
-                seconds = LATEST_ACK_SECONDS if runner.needs_watch else STOP_CHECK_SECONDS
-                self._stops.get(timeout=seconds)
-            if runner.needs_watch:
-                runner.watch()
+                self._stops.get(timeout=self._runner.tick)
+            self._runner.watch()
         if said := self._signal:
             about = fields("worker_stopping", worker=self.name, reason=said)
             log.info("%s: %s, stopping", self.name, said, extra=about)
