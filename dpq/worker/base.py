@@ -141,11 +141,11 @@ class WorkerBase(Generic[Q]):
         several = queues if isinstance(queues, Iterable) else ()
         self.queues: tuple[Q, ...] = (queues,) if isinstance(queues, QueueBase) else tuple(several)
         self._check_queues(queues)
-        self._weights = [1] * len(self.queues)
+        self._weights: dict[Q, int] = dict.fromkeys(self.queues, 1)
         self._strict = order == "strict"
         if isinstance(queues, Mapping):
-            self._weights, self._strict = list(queues.values()), False
-        for weight in self._weights:
+            self._weights, self._strict = dict(queues), False
+        for weight in self._weights.values():
             whole_number("weight", weight, 1, MAX_ATTEMPTS)
         hooks: dict[str, Any] = {"before": before, "after": after, "on_error": on_error}
         for what, hook in hooks.items():
@@ -174,7 +174,6 @@ class WorkerBase(Generic[Q]):
         self._deliveries = Deliveries(self.name, self.queues, visibility, named=named)
         self._calls: HandlerCalls[Q] = HandlerCalls(
             name=self.name,
-            queues=self.queues,
             deliveries=self._deliveries,
             find=finder(handlers, blocking=self._blocking),
             named=named,

@@ -113,7 +113,6 @@ class Fetcher:
         self.change = change
         self._state, self._deliveries = state, deliveries
         self._session, self._wakeups = session, wakeups
-        self._operations = [operations_of(queue) for queue in state.queues]
         # If acks wait for a confirmation, they do not travel with a pop, whose leases would run out
         # meanwhile: the caller of the handler sends them, and waits.
         self._confirms = state.queues[0].settings.durability != "async"
@@ -123,8 +122,8 @@ class Fetcher:
         self._taken: deque[Taken] = deque()
         self._ends_since = math.inf  # the time when the oldest of the ends was added
         self._look = True  # True if the server is to be asked
-        self._quiet: frozenset[int] = frozenset()  # the queues that are not asked
-        self._allowed: set[int] = set()  # queues that have allowed a pop
+        self._quiet: frozenset[Any] = frozenset()  # the queues that are not asked
+        self._allowed: set[Any] = set()  # queues that have allowed a pop
         self._in_vain = 0  # pops in a row that an end of a handler caused, and that gave no task
         self._pause_seconds = 0.0  # those of the last wait after an error
         # Seconds before the moment of a task at which the server is asked for it. They last a bit
@@ -134,7 +133,7 @@ class Fetcher:
         self._handling = math.inf  # seconds of a handler, on average
         self._sent = 0.0  # when the last pop was sent
         # By queue: seconds from its server's clock to this one, with those of a quick reply.
-        self._behind: dict[int, float] = {}
+        self._behind: dict[Any, float] = {}
 
     # Tasks
 
@@ -178,13 +177,13 @@ class Fetcher:
         self._quiet = self._state.quiet
         self._wakeups.stop()
         if self._heard:
-            self._wakeups.follow([self._operations[index].marker for index in self._heard])
+            self._wakeups.follow([operations_of(queue).marker for queue in self._heard])
         self._look = True
 
     @property
-    def _heard(self) -> list[int]:
+    def _heard(self) -> list[Any]:
         """The queues to block on: no quiet ones, whose markers others are to take."""
-        return [index for index in range(len(self._operations)) if index not in self._quiet]
+        return [queue for queue in self._state.queues if queue not in self._quiet]
 
     @property
     def _beyond(self) -> int:
@@ -223,16 +222,16 @@ class Fetcher:
             self.send_ends()
         before = wakeups.watches
         by_end = bool(before) and time_left(before, math.inf) > 0
-        by_queue = {index: [watch] for index, watch in zip(heard, before, strict=False)}
+        by_queue = {queue: [watch] for queue, watch in zip(heard, before, strict=False)}
         taken, complete = self._ask_each(room, beyond, by_queue)
         self._learn(by_end, before, taken)
-        watches = [each for index in heard for each in by_queue.get(index, [])]
+        watches = [each for queue in heard for each in by_queue.get(queue, [])]
         # A worker that is busy at once leaves its moments to others.
         idle = len(taken) < room or self._moment > time.monotonic()
         if taken and idle and complete and len(watches) == len(heard):
             wakeups.watches = watches
         elif taken or not complete:
-            owed = owned_of_queues([by_queue.get(index, []) for index in heard])
+            owed = owned_of_queues([by_queue.get(queue, []) for queue in heard])
             if owed or wakeups.watches:
                 wakeups.stop(owed)
             self._look = True
@@ -242,55 +241,53 @@ class Fetcher:
             wakeups.watches = watches
 
     def _ask_each(
-        self, room: int, beyond: int, by_queue: dict[int, list[Watch]]
+        self, room: int, beyond: int, by_queue: dict[Any, list[Watch]]
     ) -> tuple[list[Taken], bool]:
         """Send pop after pop; return the tasks, and True if all have answered, into `by_queue`."""
         taken = list[Taken]()
-        for index in [
-            each for each in self._state.order.queue_indexes() if each not in self._quiet
-        ]:
+        for queue in [each for each in self._state.order.queues() if each not in self._quiet]:
             if len(taken) >= room:
                 return taken, False
-            before, self._sent = by_queue.get(index, []), time.monotonic()
-            batch = self._exchange(self._pop(index, room - len(taken), before, beyond))
+            before, self._sent = by_queue.get(queue, []), time.monotonic()
+            batch = self._exchange(self._pop(queue, room - len(taken), before, beyond))
             trip = min(time.monotonic() - self._sent, MOST_AHEAD_SECONDS)
             self._trip += (trip - self._trip) / 8
             self._ahead = min(MOST_AHEAD_SECONDS, 2 * self._trip + LEAST_AHEAD_SECONDS)
             if isinstance(batch, RedisError):
-                self._pause(batch, index)
+                self._pause(batch, queue)
                 return taken, False
-            new = self._receive(index, batch)
+            new = self._receive(queue, batch)
             taken += new
             self._taken = deque(sorted([*self._taken, *new], key=lambda each: each.at))
-            by_queue[index] = watches_after(batch, before, self._ahead)
+            by_queue[queue] = watches_after(batch, before, self._ahead)
             self._look = self._look or bool(batch.failed)  # more may stand behind the refused task
         return taken, True
 
-    def _pop(self, index: int, room: int, watches: Sequence[Watch], beyond: int) -> Steps[Any]:
+    def _pop(self, queue: Any, room: int, watches: Sequence[Watch], beyond: int) -> Steps[Any]:
         """Make a pop for `room` tasks at most, and `beyond` more if they begin a bit later."""
         most, ahead_ms = min(room, MAX_BATCH), math.ceil(self._ahead * 1000)
         waiter = watches[0].mine if watches else NEW_WAITER
-        ask, beyond = self._operations[index].pop, min(beyond, MAX_BATCH - most)
+        ask, beyond = operations_of(queue).pop, min(beyond, MAX_BATCH - most)
         return ask(most, self._state.visibility, waiter, ahead_ms=ahead_ms, beyond=beyond)
 
-    def _receive(self, index: int, batch: Any) -> list[Taken]:
+    def _receive(self, queue: Any, batch: Any) -> list[Taken]:
         """Keep the leases of a pop alive; let the queue pay. Raise the answer if it is an error."""
         if isinstance(batch, Exception):
             raise batch
         self._pause_seconds, self._state.pulse.trouble = 0.0, ""
-        self._allowed.add(index)
-        self._state.order.charge(index, len(batch.tasks))
+        self._allowed.add(queue)
+        self._state.order.charge(queue, len(batch.tasks))
         if batch.failed or batch.buried:
-            log_refused(self._state.queues[index].queue_name, batch)
+            log_refused(queue.queue_name, batch)
         now_ms = batch.now_ms
-        granted = self._time_of(index, now_ms / 1000) if now_ms else time.monotonic()
-        return self._deliveries.hold(index, batch.tasks, batch.waits_ms, granted)
+        granted = self._time_of(queue, now_ms / 1000) if now_ms else time.monotonic()
+        return self._deliveries.hold(queue, batch.tasks, batch.waits_ms, granted)
 
-    def _time_of(self, index: int, server_seconds: float) -> float:
+    def _time_of(self, queue: Any, server_seconds: float) -> float:
         """Return when the server's clock showed this, later by the shortest way back of late."""
         behind = time.monotonic() - server_seconds
-        known = self._behind.get(index, behind)
-        known = self._behind[index] = min(behind, known + (behind - known) / 64)
+        known = self._behind.get(queue, behind)
+        known = self._behind[queue] = min(behind, known + (behind - known) / 64)
         return max(self._sent, server_seconds + known)
 
     def _all_gone(self) -> bool:
@@ -298,7 +295,7 @@ class Fetcher:
 
         Raise the error if the user may not read the stats: the worker would wait for ever.
         """
-        counts = [operations.stats() for operations in self._operations]
+        counts = [operations_of(queue).stats() for queue in self._state.queues]
         with self.change.others():
             answers = self._session.send_all(counts)
         for answer in filter(forbidden, answers):
@@ -330,7 +327,7 @@ class Fetcher:
             self._ends_since = time.monotonic() + FIRST_PAUSE_SECONDS
         return results[-1] if results else None
 
-    def _pause(self, error: RedisError, index: int) -> None:
+    def _pause(self, error: RedisError, queue: Any) -> None:
         """Wait after an error of a pop; but send the ends of deliveries meanwhile.
 
         Raise the error if the user may not pop, and either this queue has never allowed it, or the
@@ -338,7 +335,7 @@ class Fetcher:
         """
         self._pause_seconds = pause = longer_pause(self._pause_seconds)
         self._state.pulse.trouble = f"the last pop has failed: {type(error).__name__}"
-        if forbidden(error) and (self._state.until_empty or index not in self._allowed):
+        if forbidden(error) and (self._state.until_empty or queue not in self._allowed):
             raise error
         name = self._state.name
         about = fields("server_error", worker=name, seconds=pause, error=error_line(error))
@@ -362,7 +359,7 @@ class Fetcher:
     def heed(self) -> None:
         """Follow what queues say by their answers to heartbeats: give back what is not begun."""
         quiet = self._state.quiet
-        self._give_back_taken(lambda taken: taken.queue_index in quiet)
+        self._give_back_taken(lambda taken: taken.queue in quiet)
         self.change.note()
         self.send_ends()
 
@@ -372,7 +369,7 @@ class Fetcher:
         """Take over the end of a delivery; after a 429, give back what would hit the same limit."""
         self.ends.append(done)
         if isinstance(done.error, RateLimited):
-            self._give_back_taken(lambda taken: done.closes(taken.queue_index, taken.task))
+            self._give_back_taken(done.closes)
         self._ends_since = min(self._ends_since, time.monotonic())
 
     def handled(self, done: Done | None, seconds: float) -> None:

@@ -9,13 +9,14 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from dpq.queue.inside import operations_of
+
 if TYPE_CHECKING:
-    from dpq.explain.operations import Operations
     from dpq.model.reports import Health
     from dpq.model.task import Task
     from dpq.script.command import Steps
@@ -90,20 +91,19 @@ class AskOrder:
     the others, by their weights.
     """
 
-    def __init__(self, weights: Sequence[int], *, strict: bool) -> None:
+    def __init__(self, weights: Mapping[Any, int], *, strict: bool) -> None:
         self._weights = weights
         self._strict = strict or len(weights) == 1
         # Every queue starts with half a task, so heavy queues come in between.
-        self._paid = [0.5 / weight for weight in weights]
-        self._all = range(len(weights))
+        self._paid = {queue: 0.5 / weight for queue, weight in weights.items()}
 
-    def queue_indexes(self) -> Sequence[int]:
-        return self._all if self._strict else sorted(self._all, key=self._paid.__getitem__)
+    def queues(self) -> list[Any]:
+        return [*self._paid] if self._strict else sorted(self._paid, key=self._paid.__getitem__)
 
-    def charge(self, queue_index: int, tasks: int) -> None:
+    def charge(self, queue: Any, tasks: int) -> None:
         """Let a queue pay for an answer that had that many tasks."""
         if not self._strict:
-            self._paid[queue_index] += max(1, tasks) / self._weights[queue_index]
+            self._paid[queue] += max(1, tasks) / self._weights[queue]
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -112,7 +112,7 @@ class RunState:
 
     name: str = "worker"
     queues: Sequence[Any] = ()
-    order: AskOrder = field(default_factory=lambda: AskOrder([1], strict=True))
+    order: AskOrder = field(default_factory=lambda: AskOrder({}, strict=True))
     concurrency: int = 1
     prefetch: int = 0
     visibility: float | None = None
@@ -120,8 +120,8 @@ class RunState:
     until_empty: bool = False  # the run is to end when no live task is left in any of the queues
     end: Callable[[], None] = lambda: None
     stopping: bool = field(default=False, init=False)  # no handler begins any more
-    # The indexes of the queues that have told the worker to take none of their tasks.
-    quiet: frozenset[int] = field(default=frozenset(), init=False)
+    # The queues that have told the worker to take none of their tasks.
+    quiet: frozenset[Any] = field(default=frozenset(), init=False)
     pulse: Pulse = field(default_factory=lambda: Pulse(2.5 * BEAT_SECONDS), init=False)
 
 
@@ -130,21 +130,21 @@ class ProgressNotes:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._notes: dict[tuple[int, str, int], tuple[Task[Any], str]] = {}
+        self._notes: dict[tuple[Any, str, int], tuple[Task[Any], str]] = {}
 
-    def note(self, queue_index: int, task: Task[Any], text: str) -> None:
+    def note(self, queue: Any, task: Task[Any], text: str) -> None:
         """Note the progress of a task, instead of what was noted before."""
         with self._lock:
-            self._notes[queue_index, task.id, task.token] = task, text
+            self._notes[queue, task.id, task.token] = task, text
 
-    def take(self, queues: Sequence[Operations[Any]]) -> list[Steps[Any]]:
+    def take(self) -> list[Steps[Any]]:
         """Make the operations that send all notes, and forget them."""
         with self._lock:
             notes, self._notes = self._notes, {}
-        by_queue: dict[int, list[tuple[Task[Any], str]]] = {}
-        for (queue_index, _, _), told in notes.items():
-            by_queue.setdefault(queue_index, []).append(told)
-        return [queues[index].tell_progress(told) for index, told in by_queue.items()]
+        by_queue: dict[Any, list[tuple[Task[Any], str]]] = {}
+        for (queue, _, _), told in notes.items():
+            by_queue.setdefault(queue, []).append(told)
+        return [operations_of(queue).tell_progress(told) for queue, told in by_queue.items()]
 
 
 def stop_signals() -> list[signal.Signals]:

@@ -138,8 +138,8 @@ class Runner:
             error = TimeoutError(f"ran longer than {call.limit:g} s")
             done = calls.ending(call, error)
             if calls.deliveries.claim(done):
-                queue, ms = calls.queues[call.queue_index], round((now - call.began) * 1000, 3)
-                more = about("overdue", calls.name, queue.queue_name, call.task, ms=ms)
+                ms = round((now - call.began) * 1000, 3)
+                more = about("overdue", calls.name, call.queue.queue_name, call.task, ms=ms)
                 log.warning("%s: task %s %s", calls.name, call.task.id, error, extra=more)
                 call.overdue = error
                 call.context._lose(TIME_LIMIT)
@@ -161,7 +161,7 @@ class Runner:
         """
         with self._lock:
             calls = list(self._running.values())
-            left = self._fetcher.give_back(Taken(call.queue_index, call.lease) for call in calls)
+            left = self._fetcher.give_back(Taken(call.queue, call.lease) for call in calls)
             until = time.monotonic() + CONFIRM_SECONDS + LEAVE_SECONDS
             while any(c.ended for c in self._running.values()) and time.monotonic() < until:
                 self._changed.wait(LATEST_ACK_SECONDS / 10)

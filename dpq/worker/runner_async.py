@@ -139,7 +139,7 @@ class AsyncRunner:
         Those that wait for a confirmation have ended.
         """
         unfinished = {h: call for h, call in self._running.items() if not call.ended}
-        left = self._fetcher.give_back(Taken(c.queue_index, c.lease) for c in unfinished.values())
+        left = self._fetcher.give_back(Taken(c.queue, c.lease) for c in unfinished.values())
         await _cancel_all(unfinished)
         await self._fetcher.send_ends()
         return left

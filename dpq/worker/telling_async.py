@@ -22,7 +22,6 @@ from dpq.worker.handler_calls import Call, Held
 from dpq.worker.run_state import BEAT_SECONDS, HEARTBEAT, ProgressNotes, RunState
 
 if TYPE_CHECKING:
-    from dpq.explain.operations import Operations
     from dpq.script.command import Steps
 
 log = logging.getLogger(__name__)
@@ -53,7 +52,6 @@ class AsyncTelling:
         self.on_beat: Callable[[], None] | None = None  # called after each heartbeat
         self._state, self._session, self._progress = state, session, progress
         self._name, self._queues = state.name, state.queues
-        self._operations: list[Operations[Any]] = [operations_of(each) for each in state.queues]
         self._chance, self._jitter = chance, FIRST_JITTER
         self._began, self._remembered = time.monotonic(), -REMEMBER_SECONDS
         self._run_id = secrets.token_urlsafe(9)
@@ -73,9 +71,9 @@ class AsyncTelling:
             next_beat = time.monotonic() + self.pause(BEAT_SECONDS)
             while not self._gone and (left := next_beat - time.monotonic()) > 0:
                 await heard(self._over, min(left, LOOK_SECONDS))
-                if told := self._progress.take(self._operations):
+                if told := self._progress.take():
                     await self._send(told)
-        await self._send([operations.leave(self._run_id) for operations in self._operations])
+        await self._send([operations_of(queue).leave(self._run_id) for queue in self._queues])
 
     def end(self) -> None:
         self._gone = True
@@ -88,18 +86,19 @@ class AsyncTelling:
         version += self._state.version and f"/{self._state.version}"
         about = (self._run_id, self._name, host, pid, version)
         beats: list[Steps[Any]] = []
-        for index, operations in enumerate(self._operations):
-            held = [each for each in holdings if each.queue_index == index]
+        for queue in self._queues:
+            held = [each for each in holdings if each.queue is queue]
             running = [(each.began, each.task.id) for each in held if isinstance(each, Call)]
             doing = Doing(list(dict.fromkeys((each.task.id, each.task.token) for each in held)))
             if running:
                 began, task_id = min(running)
                 doing = Doing(doing.leases, max(0, round((now - began) * 1000)), task_id)
             counts = (len(running), self._state.concurrency, now - self._began)
-            beats.append(operations.beat(*about, *counts, doing, index in self._state.quiet))
+            quiet = queue in self._state.quiet
+            beats.append(operations_of(queue).beat(*about, *counts, doing, quiet))
         if now - self._remembered >= REMEMBER_SECONDS:
             self._remembered = now
-            beats += [operations.remember() for operations in self._operations]
+            beats += [operations_of(queue).remember() for queue in self._queues]
         return beats
 
     def pause(self, seconds: float) -> float:
@@ -135,14 +134,13 @@ class AsyncTelling:
         """Be quiet for the queues that say so; if an answer was lost, the last one holds."""
         before = self._state.quiet
         self._state.quiet = now_quiet = frozenset(
-            index
-            for index, answer in enumerate(answers[: len(self._queues)])
-            if (answer.quiet if isinstance(answer, Heard) else index in before)
+            queue
+            for queue, answer in zip(self._queues, answers, strict=False)
+            if (answer.quiet if isinstance(answer, Heard) else queue in before)
         )
-        for index in now_quiet ^ before:
-            queue, quiet = self._queues[index].queue_name, index in now_quiet
+        for queue in now_quiet ^ before:
             event, does = "worker_unquiet", "takes tasks again"
-            if quiet:
+            if queue in now_quiet:
                 event, does = "worker_quiet", "is quiet, and takes no new tasks"
-            about = fields(event, worker=self._name, queue=queue)
-            log.info("%s: %s of %r", self._name, does, queue, extra=about)
+            about = fields(event, worker=self._name, queue=queue.queue_name)
+            log.info("%s: %s of %r", self._name, does, queue.queue_name, extra=about)

@@ -180,7 +180,7 @@ class AsyncScriptedWakeUps(ScriptedWakeUps):
 
 def deliveries_of(queues: Sequence[ScriptedQueue], state: RunState, **settings: Any) -> Deliveries:
     """The deliveries of a worker of scripted queues, with these settings of its run."""
-    state.queues, state.order = list(queues), AskOrder([1] * len(queues), strict=True)
+    state.queues, state.order = list(queues), AskOrder(dict.fromkeys(queues, 1), strict=True)
     for name, setting in settings.items():
         setattr(state, name, setting)
     return Deliveries("worker", state.queues, None)

@@ -95,7 +95,6 @@ class Scene:
         """Let a runner of so many threads handle all tasks."""
         calls = HandlerCalls[Any](
             name="worker",
-            queues=self.state.queues,
             deliveries=self.deliveries,
             find=finder(lambda task: self.seen.append(task.id)),
         )
@@ -114,7 +113,7 @@ class Scene:
             self.fetcher.send_ends()
 
     def finish(self, taken: Taken, error: BaseException | None = None) -> None:
-        done = Done(taken.queue_index, taken.lease.task, error)
+        done = Done(taken.queue, taken.task, error)
         assert self.deliveries.claim(done)
         with self.lock:
             self.fetcher.handled(done, 0.0)
@@ -135,7 +134,7 @@ def work_async(
             for _ in range(concurrency):
                 if taken := fetcher.take():
                     seen.append(taken.lease.task.id)
-                    done = Done(taken.queue_index, taken.lease.task, None)
+                    done = Done(taken.queue, taken.task, None)
                     assert deliveries.claim(done)
                     fetcher.add(done)
             await fetcher.step(concurrency)
@@ -178,7 +177,7 @@ def test_a_task_waits_for_its_moment() -> None:
     scene = Scene(ScriptedQueue("q", []))
     fetcher = scene.fetcher
     fetcher._look, scene.wakeups.watches = False, [Watch(0, None)]
-    [held] = scene.deliveries.hold(0, tasks(1), [1e9], granted=1.0)
+    [held] = scene.deliveries.hold(scene.state.queues[0], tasks(1), [1e9], granted=1.0)
     fetcher._taken.append(held)
     with scene.lock:
         assert fetcher.take() is None
@@ -191,13 +190,14 @@ def test_a_task_waits_for_its_moment() -> None:
 def test_what_waits_for_its_moment_goes_back() -> None:
     """After a 429 the tasks of its group go back, and at a stop all others: uncounted."""
     scene = Scene(ScriptedQueue("q", []))
+    [queue] = scene.state.queues
     same, other = tasks(2, "same", group="host"), tasks(2, "other", group="another")
     for held in (same, other):
-        scene.fetcher._taken.extend(scene.deliveries.hold(0, held, [1e9, 2e9], granted=1.0))
+        scene.fetcher._taken.extend(scene.deliveries.hold(queue, held, [1e9, 2e9], granted=1.0))
     met = a_task(9, "met", group="host")
-    scene.deliveries.hold(0, [met])
+    scene.deliveries.hold(queue, [met])
     with scene.lock:
-        scene.fetcher.add(Done(0, met, RateLimited(1)))
+        scene.fetcher.add(Done(queue, met, RateLimited(1)))
         scene.fetcher.send_ends()
     assert scene.session.ended == [
         *(("RateLimited", "met"), ("GivenBack", "same0"), ("GivenBack", "same1"))
@@ -219,7 +219,7 @@ def test_ends_wait_for_a_pop_only_if_one_is_near() -> None:
     assert fetcher._asks_after_end()  # once is no rule
     fetcher._learn(True, far, [])
     assert not fetcher._asks_after_end()
-    fetcher.ends = [Done(0, a_task(0, "a"), None)]
+    fetcher.ends = [Done(scene.state.queues[0], a_task(0, "a"), None)]
     assert fetcher._ends_are_late()
     scene.wakeups.watches = near
     assert not fetcher._ends_are_late()
@@ -229,7 +229,7 @@ def test_ends_wait_for_a_pop_only_if_one_is_near() -> None:
     assert fetcher._asks_after_end()
     scene.wakeups.watches = far
     far[0].marker_received(0)
-    fetcher._learn(False, far, [Taken(0, None)])  # type: ignore[arg-type]
+    fetcher._learn(False, far, [Taken(None, None)])  # type: ignore[arg-type]
     assert fetcher._asks_after_end()
 
 

@@ -118,10 +118,10 @@ def test_threads_refuse_coroutine_functions(q: DPQ[Any], aq: AsyncDPQ[Any], kind
 
 
 def firsts(weights: list[int], count: int, *, strict: bool = False) -> list[int]:
-    queues = AskOrder(weights, strict=strict)
+    queues = AskOrder(dict(enumerate(weights)), strict=strict)
     seen = []
     for _ in range(count):
-        seen.append(queues.queue_indexes()[0])
+        seen.append(queues.queues()[0])
         queues.charge(seen[-1], 1)
     return seen
 
