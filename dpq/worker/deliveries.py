@@ -131,9 +131,9 @@ class Deliveries:
         # An extension under way would undo the new end of the lease.
         return leases.let_go(done.task) if done.hits_limit else leases.ending(done.task)
 
-    def claim_back(self, taken: Iterable[Taken]) -> list[Done]:
-        """Claim tasks to be given back, uncounted; leave out those that another caller ends."""
-        back = [Done(each.queue, each.task, GivenBack()) for each in taken]
+    def claim_back(self, held: Iterable[Any]) -> list[Done]:
+        """Claim what is held, to give it back, uncounted; leave out what another caller ends."""
+        back = [Done(each.queue, each.task, GivenBack()) for each in held]
         return list(filter(self.claim, back))
 
     def endings(self, done: Sequence[Done]) -> list[Ending]:

@@ -31,6 +31,7 @@ from dpq.queue.inside import operations_of
 from dpq.script.command import Steps
 from dpq.worker.change_async import AsyncChange
 from dpq.worker.deliveries import Deliveries, Done, Taken
+from dpq.worker.handler_calls import Held
 from dpq.worker.run_state import EXCHANGE, LATEST_ACK_SECONDS, RunState
 
 log = logging.getLogger(__name__)
@@ -395,11 +396,11 @@ class AsyncFetcher:
                 self.change.note()
         return sent.isdisjoint(id(each.task) for each in self.ends)
 
-    def give_back(self, taken: Iterable[Taken]) -> int:
+    def give_back(self, held: Iterable[Held]) -> int:
         """Let tasks be given back, uncounted; return the number of those that were still held."""
-        held = self._deliveries.claim_back(taken)
-        self.ends += held
-        return len(held)
+        back = self._deliveries.claim_back(held)
+        self.ends += back
+        return len(back)
 
     def _give_back_taken(self, goes: Callable[[Taken], bool]) -> None:
         back = [each for each in self._taken if goes(each)]

@@ -21,7 +21,6 @@ from dpq.worker.handlers import TIME_LIMIT
 from dpq.worker.run_state import LATEST_ACK_SECONDS, LEAVE_SECONDS, STOP_CHECK_SECONDS, RunState
 
 if TYPE_CHECKING:
-    from dpq.queue.lease_renewal import Lease
     from dpq.worker.fetcher import Fetcher
 
 log = logging.getLogger(__name__)
@@ -44,7 +43,7 @@ class Runner:
     ) -> None:
         often = calls.time_limit is not None or state.prefetch > 0
         self.tick, self._wake = LATEST_ACK_SECONDS if often else STOP_CHECK_SECONDS, wake
-        self._running: dict[Lease, Call] = {}
+        self._running: set[Call] = set()
         self._calls, self._fetcher, self._state, self._lock = calls, fetcher, state, lock
         self._changed = threading.Condition(lock)  # notified when an idle thread may go on
         self._idle = 0  # threads that want a task
@@ -52,7 +51,7 @@ class Runner:
 
     @property
     def running(self) -> list[Call]:
-        return list(self._running.values())
+        return list(self._running)
 
     def work(self) -> None:
         while taken := self._next_task():
@@ -93,8 +92,9 @@ class Runner:
 
     def _handle(self, taken: Taken) -> None:
         """Call the handler of a task, and its hooks; hand the end over to the fetcher."""
-        calls, lease = self._calls, taken.lease
-        call = self._running[lease] = calls.make(taken, self._state)
+        calls = self._calls
+        call = calls.make(taken, self._state)
+        self._running.add(call)
         calls.start(call)
         error = self._call(call)
         error = call.overdue or error
@@ -106,7 +106,7 @@ class Runner:
                 self._fetcher.change.note()
                 self._fetcher.handled(done, time.monotonic() - call.began)
             finally:
-                self._running.pop(lease, None)
+                self._running.remove(call)
 
     def _call(self, call: Call) -> BaseException | None:
         calls = self._calls
@@ -132,7 +132,7 @@ class Runner:
     def end_overdue(self) -> None:
         """Fail attempts that run too long: a thread cannot be cancelled. Contexts say `lost`."""
         calls, now = self._calls, time.monotonic()
-        for call in list(self._running.values()):
+        for call in self.running:
             if call.limit is None or call.began + call.limit > now or call.overdue:
                 continue
             error = TimeoutError(f"ran longer than {call.limit:g} s")
@@ -160,9 +160,8 @@ class Runner:
         Handlers that end now come first: their results are sent.
         """
         with self._lock:
-            calls = list(self._running.values())
-            left = self._fetcher.give_back(Taken(call.queue, call.lease) for call in calls)
+            left = self._fetcher.give_back(self.running)
             until = time.monotonic() + CONFIRM_SECONDS + LEAVE_SECONDS
-            while any(c.ended for c in self._running.values()) and time.monotonic() < until:
+            while any(call.ended for call in self.running) and time.monotonic() < until:
                 self._changed.wait(LATEST_ACK_SECONDS / 10)
         return left

@@ -16,7 +16,6 @@ from typing import Any, cast
 from dpq.limits.signals import signal_of
 from dpq.model.log_fields import fields
 from dpq.script.durability import CONFIRM_SECONDS
-from dpq.worker.deliveries import Taken
 from dpq.worker.fetcher_async import AsyncFetcher
 from dpq.worker.handler_calls import Call, HandlerCalls
 from dpq.worker.handlers import TIME_LIMIT, is_async
@@ -139,7 +138,7 @@ class AsyncRunner:
         Those that wait for a confirmation have ended.
         """
         unfinished = {h: call for h, call in self._running.items() if not call.ended}
-        left = self._fetcher.give_back(Taken(c.queue, c.lease) for c in unfinished.values())
+        left = self._fetcher.give_back(unfinished.values())
         await _cancel_all(unfinished)
         await self._fetcher.send_ends()
         return left
