@@ -114,8 +114,7 @@ class HandlerCalls(Generic[Q]):
         if result is not None:
             check_result(handler, result)
             call.context.hear(budgets_in(result))
-        named = getattr(getattr(handler.call, "__self__", None), "kept", None)  # a named task's
-        keep = self.keep if named is None else named
+        keep = self.keep if handler.keep is None else handler.keep
         if keep:
             try:
                 call.kept = result_line(result, keep, call.task)

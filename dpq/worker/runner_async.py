@@ -18,7 +18,7 @@ from dpq.model.log_fields import fields
 from dpq.script.durability import CONFIRM_SECONDS
 from dpq.worker.fetcher_async import AsyncFetcher
 from dpq.worker.handler_calls import Call, HandlerCalls
-from dpq.worker.handlers import TIME_LIMIT, is_async
+from dpq.worker.handlers import TIME_LIMIT
 from dpq.worker.run_state import LEAVE_SECONDS, RunState
 
 log = logging.getLogger(__name__)
@@ -79,7 +79,7 @@ class AsyncRunner:
             limit = asyncio.timeout(call.limit)
             async with limit:
                 run = partial(handler.call, *call.arguments(handler))
-                result = run() if is_async(handler) else await self._in_a_thread(run)
+                result = run() if handler.is_async else await self._in_a_thread(run)
                 if inspect.isawaitable(result):
                     result = await result
             calls.take_result(call, handler, result)
@@ -99,16 +99,16 @@ class AsyncRunner:
             except StopIteration as error:  # a future takes none: its caller would wait for ever
                 raise RuntimeError("the handler raised StopIteration") from error
 
-        loop = asyncio.get_running_loop()
-        running = loop.run_in_executor(self._threads, copy_context().run, called)
+        running = self._threads.submit(copy_context().run, called)
         try:
-            return await asyncio.shield(running)
+            return await asyncio.wrap_future(running)
         finally:
-            if not running.done():  # it cannot be cancelled: it counts as running until it returns
+            if running.running():  # it cannot be cancelled: it counts until it returns
                 self._hung += 1
-                running.add_done_callback(self._returned)
+                asyncio.wrap_future(running).add_done_callback(self._returned)
 
-    def _returned(self, _: "asyncio.Future[Any]") -> None:
+    def _returned(self, hung: "asyncio.Future[Any]") -> None:
+        hung.exception()  # it has been told as a TimeoutError, or as lost
         self._hung -= 1
         self._fetcher.change.note()
 
