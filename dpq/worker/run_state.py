@@ -130,21 +130,20 @@ class ProgressNotes:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._notes: dict[tuple[Any, str, int], tuple[Task[Any], str]] = {}
+        self._notes: dict[Any, dict[tuple[str, int], tuple[Task[Any], str]]] = {}
 
     def note(self, queue: Any, task: Task[Any], text: str) -> None:
         """Note the progress of a task, instead of what was noted before."""
         with self._lock:
-            self._notes[queue, task.id, task.token] = task, text
+            self._notes.setdefault(queue, {})[task.id, task.token] = task, text
 
     def take(self) -> list[Steps[Any]]:
         """Make the operations that send all notes, and forget them."""
         with self._lock:
             notes, self._notes = self._notes, {}
-        by_queue: dict[Any, list[tuple[Task[Any], str]]] = {}
-        for (queue, _, _), told in notes.items():
-            by_queue.setdefault(queue, []).append(told)
-        return [operations_of(queue).tell_progress(told) for queue, told in by_queue.items()]
+        return [
+            operations_of(queue).tell_progress([*told.values()]) for queue, told in notes.items()
+        ]
 
 
 def stop_signals() -> list[signal.Signals]:

@@ -305,7 +305,9 @@ async def main():
         signal.signal(signal.SIGTERM, lambda *_: print("uvicorn"))
     async with AsyncDPQ.from_url(sys.argv[1], "signals") as q:
         await q.push(sys.argv[3])
-        print(await AsyncWorker(q, handle).run(until_empty=sys.argv[2] == "uvicorn"), "done")
+        workers = [AsyncWorker(each, handle) for each in (q, AsyncDPQ(q.redis, "other"))]
+        runs = [each.run(until_empty=sys.argv[2] == "uvicorn") for each in workers]
+        print(*await asyncio.gather(*runs), "done")
 asyncio.run(main())
 """
 
@@ -313,14 +315,14 @@ asyncio.run(main())
 @pytest.mark.parametrize(
     ("owner", "number", "said"),
     [
-        ("nobody", "SIGTERM", "1 done"),
-        ("nobody", "SIGINT", "1 done"),
-        ("uvicorn", "SIGTERM", "uvicorn 1 done"),
-        ("uvicorn", "SIGINT", "1 done"),
+        ("nobody", "SIGTERM", "1 0 done"),
+        ("nobody", "SIGINT", "1 0 done"),
+        ("uvicorn", "SIGTERM", "uvicorn 1 0 done"),
+        ("uvicorn", "SIGINT", "1 0 done"),
     ],
 )
 def test_a_run_takes_the_signals_that_nobody_else_has(owner: str, number: str, said: str) -> None:
-    """In a program's own `asyncio.run` they end the run with its grace; the program goes on."""
+    """In a program's own `asyncio.run` they end all runs with their grace; the program goes on."""
     command = [sys.executable, "-Wignore", "-c", PROGRAM, "embedded:", owner, number]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (ended.stdout.split(), ended.returncode) == (said.split(), 0), ended.stderr
