@@ -30,7 +30,7 @@ class AsyncRunner:
     def __init__(self, calls: HandlerCalls[Any], fetcher: AsyncFetcher, state: RunState) -> None:
         self._calls, self._fetcher, self._state = calls, fetcher, state
         self._running: dict[asyncio.Task[Any], Call] = {}
-        self._hung = 0  # threads of plain functions whose attempt has ended, such as by a limit
+        self.hung = 0  # threads of plain functions whose attempt has ended, such as by a limit
         # It begins no thread before a call.
         self._threads = ThreadPoolExecutor(state.concurrency, "dpq-handler")
 
@@ -40,7 +40,7 @@ class AsyncRunner:
 
     @property
     def free(self) -> int:
-        return self._state.concurrency - len(self._running) - self._hung
+        return self._state.concurrency - len(self._running) - self.hung
 
     def fill(self) -> None:
         while self.free > 0 and not self._state.stopping:
@@ -104,12 +104,12 @@ class AsyncRunner:
             return await asyncio.wrap_future(running)
         finally:
             if running.running():  # it cannot be cancelled: it counts until it returns
-                self._hung += 1
+                self.hung += 1
                 asyncio.wrap_future(running).add_done_callback(self._returned)
 
     def _returned(self, hung: "asyncio.Future[Any]") -> None:
         hung.exception()  # it has been told as a TimeoutError, or as lost
-        self._hung -= 1
+        self.hung -= 1
         self._fetcher.change.note()
 
     async def _call_hook(self, hook: Callable[..., Any] | None, *args: Any) -> None:

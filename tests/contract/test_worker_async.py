@@ -28,13 +28,7 @@ from kit.awaited import (
 from kit.workers import PATIENCE, Make, Start, queues, raising, threads_of_workers
 from redis import Redis
 
-from dpq import (
-    AsyncDPQ,
-    AsyncWorker,
-    Context,
-    Push,
-    Task,
-)
+from dpq import AsyncDPQ, AsyncWorker, Context, Push, Task
 
 Queue = AsyncDPQ[Any]
 
