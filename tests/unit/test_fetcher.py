@@ -70,8 +70,7 @@ class Scene:
         self.deliveries = deliveries_of(queues, self.state, **settings)
         wakeups: Any = self.wakeups
         self.changes.append(Change(self.lock))
-        parts = (self.state, self.deliveries, self.session, wakeups, self.changes[-1])
-        self.fetcher = Fetcher(*parts)
+        self.fetcher = Fetcher(self.state, self.deliveries, self.session, wakeups, self.changes[-1])
         self.seen: list[str] = []
 
     def end(self) -> None:
