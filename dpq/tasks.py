@@ -236,10 +236,7 @@ class TaskFunction(Generic[Params, Result]):
 
         Args:
             args: Arguments of the function.
-            values: Arguments of the function, and options of `DPQ.push`: `priority`, `delay`,
-                `group`, `key`, `on_duplicate`, `max_attempts`, `expires_in`, `cost`, `every`,
-                `cron`, `timezone`, `at`, `visibility`, `time_limit`, `member`, `batch`, `backoff`,
-                `max_lapses`, `unique_for`, `debounce`, `debounce_max`.
+            values: Arguments of the function, and all options of `DPQ.push`, such as `priority`.
 
         Returns:
             The task's id, as the queue's `push` does: to be awaited with an `AsyncDPQ`.

@@ -83,10 +83,10 @@ async def _run_async(job: Job, handlers: Any) -> None:
         _begin(made, job)
         async with metered_async(queues) if job.drain and not job.quiet else nullcontext():
             await made.run(until_empty=job.drain, signals=True)
-    if made.given_back:  # asyncio would wait for handlers that it cannot cancel, as in threads
+    if made.given_back or made._runner.hung:  # asyncio would wait for what it cannot cancel
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(FAILED)
+        os._exit(FAILED if made.given_back else 0)
 
 
 def open_queues(job: Job, handlers: Any, stack: ExitStack) -> list[DPQ[Any]]:

@@ -1,6 +1,6 @@
 """The watches of a waiter: the time of its next look at each queue, and the markers it owns.
 
-`fetch_plan` and waits of a queue decide with them; `waiter` blocks at the server. A watch reads the
+A fetcher and waits of a queue decide with them; `waiter` blocks at the server. A watch reads the
 clock, and does no other I/O.
 """
 

@@ -38,9 +38,6 @@ AWAY_SECONDS = 1.0
 QUEUES_A_STEP = 100
 """Queues that are stepped in one round trip: about 5 ms of server time if nothing is due."""
 
-NO_GLANCE_SECONDS = 60.0
-"""Seconds in which the daemon does not try again a glance that was refused."""
-
 GLANCE = "the glance at all queues"
 
 
@@ -96,7 +93,6 @@ class Upkeep:
         self.counted = -1  # names in the list at the last glance; -1 if it did not count them
         self.troubles = Troubles()
         self._session, self._named = session, named
-        self._glances_from = 0.0  # a glance was refused: until then each queue is stepped
         self._step_by: dict[str, float] = {}  # queue -> when it is stepped in any case
         self._away: set[str] = set()  # queues whose last step did not reach a server
 
@@ -185,8 +181,7 @@ class Upkeep:
     @property
     def glances(self) -> bool:
         """True if one call can look at many queues: in a cluster their keys are in many slots."""
-        clustered = self._session.connections.nodes.clustered
-        return not clustered and time.monotonic() >= self._glances_from
+        return not self._session.connections.nodes.clustered
 
     def glance(self) -> tuple[bool, RedisError | None]:
         """Read the next moments of all queues, and the number of names.
@@ -205,9 +200,11 @@ class Upkeep:
                 self._glanced(part, result)
             elif is_silence(result):
                 return False, result
-            else:
+            else:  # each queue is stepped instead, as in a cluster
                 self.troubles.note(GLANCE, result)
-                self._step_instead()
+                self.counted = -1
+                for name in self.queues:
+                    self.moments.hurry(name, time.monotonic())
                 return True, None
         self.troubles.discard(GLANCE)
         return True, None
@@ -215,18 +212,10 @@ class Upkeep:
     def _glanced(self, queues: Sequence[Operations[Any]], result: Glance) -> None:
         now = time.monotonic()
         self.counted = result.names
-        waits = iter(result.waits)
-        for queue in queues:
+        for queue, ms in zip(queues, result.waits, strict=True):
             name = queue.description.name
-            ms = next(waits)
             if ms == UNKNOWN:
                 self.moments.hurry(name, now)
             elif self.moments[name] > now:
                 first = now + ms / 1000 if ms >= 0 else math.inf
                 self.moments[name] = min(first, self._step_by.get(name, now))
-
-    def _step_instead(self) -> None:
-        now = time.monotonic()
-        self._glances_from = now + NO_GLANCE_SECONDS
-        self.counted = -1
-        self.hurry(now)

@@ -17,7 +17,7 @@ from dpq.model.errors import ConfigurationError
 from dpq.model.log_fields import fields
 from dpq.model.validation import MAX_ATTEMPTS, MAX_SECONDS, label, number, whole_number
 from dpq.queue.base import QueueBase, check_one_client
-from dpq.queue.inside import process_name, session_of
+from dpq.queue.inside import operations_of, process_name, session_of
 from dpq.worker.handlers import (
     ASYNC_HANDLER,
     Context,
@@ -28,11 +28,11 @@ from dpq.worker.handlers import (
     finder,
     kept_for,
 )
-from dpq.worker.run_state import Holding, RunState
+from dpq.worker.run_state import AskOrder, RunState
 
 if TYPE_CHECKING:
     from dpq.model.reports import Health
-    from dpq.worker.handler_calls import HandlerCalls, WorkerBackoff
+    from dpq.worker.handler_calls import HandlerCalls, Held, WorkerBackoff
 
 log = logging.getLogger(__name__)
 
@@ -141,11 +141,11 @@ class WorkerBase(Generic[Q]):
         several = queues if isinstance(queues, Iterable) else ()
         self.queues: tuple[Q, ...] = (queues,) if isinstance(queues, QueueBase) else tuple(several)
         self._check_queues(queues)
-        self._weights = [1] * len(self.queues)
+        self._weights: dict[Q, int] = dict.fromkeys(self.queues, 1)
         self._strict = order == "strict"
         if isinstance(queues, Mapping):
-            self._weights, self._strict = list(queues.values()), False
-        for weight in self._weights:
+            self._weights, self._strict = dict(queues), False
+        for weight in self._weights.values():
             whole_number("weight", weight, 1, MAX_ATTEMPTS)
         hooks: dict[str, Any] = {"before": before, "after": after, "on_error": on_error}
         for what, hook in hooks.items():
@@ -174,7 +174,6 @@ class WorkerBase(Generic[Q]):
         self._deliveries = Deliveries(self.name, self.queues, visibility, named=named)
         self._calls: HandlerCalls[Q] = HandlerCalls(
             name=self.name,
-            queues=self.queues,
             deliveries=self._deliveries,
             find=finder(handlers, blocking=self._blocking),
             named=named,
@@ -250,25 +249,13 @@ class WorkerBase(Generic[Q]):
     # One run
 
     def _make_parts(
-        self, state: RunState, change: Any, fetcher: Any, wakeups: Any, telling: Any
-    ) -> None:
-        """Make the fetcher of a run, and the loop that tells of it: parts of one kind of worker."""
-        from dpq.worker.fetch_plan import AskOrder, FetchPlan
-
-        session: Any = session_of(state.queues[0])
-        plan = FetchPlan(state, AskOrder(self._weights, strict=self._strict), self._deliveries)
-        waiter = wakeups(session.connections, plan.markers(), change)
-        self._fetcher = fetcher(plan, session, waiter, change)
-        self._telling = telling(state, session, self._calls.progress)
-        self._telling.on_beat = self._on_beat
-
-    def _held(self) -> list[Holding]:
-        return [*self._runner.running, *self._fetcher.held]
-
-    def _new_state(self, until_empty: bool) -> RunState:
-        return RunState(
+        self, until_empty: bool, change: Any, fetcher: Any, wakeups: Any, telling: Any
+    ) -> RunState:
+        """Make the state of a run, and its parts: the fetcher, and the loop that tells of it."""
+        state = RunState(
             name=self.name,
             queues=self.queues,
+            order=AskOrder(self._weights, strict=self._strict),
             concurrency=self.concurrency,
             prefetch=self.prefetch,
             visibility=self.visibility,
@@ -276,6 +263,16 @@ class WorkerBase(Generic[Q]):
             until_empty=until_empty,
             end=self._end,
         )
+        session: Any = session_of(self.queues[0])
+        markers = [operations_of(queue).marker for queue in self.queues]
+        waiter = wakeups(session.connections, markers, change)
+        self._fetcher = fetcher(state, self._deliveries, session, waiter, change)
+        self._telling = telling(state, session, self._calls.progress)
+        self._telling.on_beat = self._on_beat
+        return state
+
+    def _held(self) -> list[Held]:
+        return [*self._runner.running, *self._fetcher.held]
 
     def _begin_run(self, state: RunState) -> None:
         """Take over the state of a run that begins; it ends at once if a stop came before."""

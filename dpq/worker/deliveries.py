@@ -46,17 +46,21 @@ class CannotBeEnded(Reject):
 
 
 class Taken(NamedTuple):
-    """A leased task: the index of its queue, its lease, and when it may begin (monotonic)."""
+    """A leased task: its queue, its lease, and when it may begin (monotonic)."""
 
-    queue_index: int
+    queue: QueueBase[Any]
     lease: Lease
     at: float = 0.0
+
+    @property
+    def task(self) -> Task[Any]:
+        return self.lease.task
 
 
 class Done(NamedTuple):
     """A delivery whose work has ended."""
 
-    queue_index: int
+    queue: QueueBase[Any]
     task: Task[Any]
     error: BaseException | None
     alone: bool = False  # its end is sent in an operation of its own
@@ -73,11 +77,11 @@ class Done(NamedTuple):
         """
         return isinstance(self.error, RateLimited)
 
-    def closes(self, queue_index: int, task: Task[Any]) -> bool:
-        """Return True if `task` would hit the limit that this handler has hit."""
-        if not isinstance(self.error, RateLimited) or queue_index != self.queue_index:
+    def closes(self, other: Taken) -> bool:
+        """Return True if another task would hit the limit that this handler has hit."""
+        if not isinstance(self.error, RateLimited) or other.queue is not self.queue:
             return False
-        scope = self.error.scope
+        scope, task = self.error.scope, other.task
         if scope == "member" and self.task.member is not None:
             return (task.group, task.member) == (self.task.group, self.task.member)
         whole = scope == "queue" or self.task.group is None
@@ -104,35 +108,32 @@ class Deliveries:
         named: bool = False,
     ) -> None:
         self._name = name
-        self._queues = queues  # `leases_of` is called late, since a forked child has other leases
-        self._seconds = [visibility or queue.settings.default_visibility for queue in queues]
-        self._operations = [operations_of(queue) for queue in queues]
+        self._seconds = {queue: visibility or queue.settings.default_visibility for queue in queues}
         self._log = EndLog(name, named=named)
 
     def hold(
         self,
-        queue_index: int,
+        queue: QueueBase[Any],
         tasks: Sequence[Task[Any]],
         waits_ms: Sequence[float] = (),
         granted: float = 0.0,
     ) -> list[Taken]:
         """Keep the leases of a pop alive; tasks may begin so many ms after they were `granted`."""
-        leases, seconds = leases_of(self._queues[queue_index]), self._seconds[queue_index]
-        held = leases.hold(tasks, seconds)
+        held = leases_of(queue).hold(tasks, self._seconds[queue])
         return [
-            Taken(queue_index, lease, granted + wait / 1000 if wait else 0.0)
+            Taken(queue, lease, granted + wait / 1000 if wait else 0.0)
             for lease, wait in zip(held, waits_ms or [0] * len(held), strict=True)
         ]
 
     def claim(self, done: Done) -> bool:
         """Claim the end of a delivery, whose work has ended; False if another caller ends it."""
-        leases = leases_of(self._queues[done.queue_index])
+        leases = leases_of(done.queue)
         # An extension under way would undo the new end of the lease.
         return leases.let_go(done.task) if done.hits_limit else leases.ending(done.task)
 
-    def claim_back(self, taken: Iterable[Taken]) -> list[Done]:
-        """Claim tasks to be given back, uncounted; leave out those that another caller ends."""
-        back = [Done(queue_index, lease.task, GivenBack()) for queue_index, lease, _ in taken]
+    def claim_back(self, held: Iterable[Any]) -> list[Done]:
+        """Claim what is held, to give it back, uncounted; leave out what another caller ends."""
+        back = [Done(each.queue, each.task, GivenBack()) for each in held]
         return list(filter(self.claim, back))
 
     def endings(self, done: Sequence[Done]) -> list[Ending]:
@@ -141,30 +142,24 @@ class Deliveries:
         The budgets that hosts named go first: `observe` counts the deliveries under way.
         """
         told: list[Ending] = []
-        acks: dict[int, list[Done]] = {}
+        acks: dict[QueueBase[Any], list[Done]] = {}
         others: list[Ending] = []
         for each in done:
-            queue = self._operations[each.queue_index]
             if each.hits_limit:
-                leases_of(self._queues[each.queue_index]).let_go(each.task)
+                leases_of(each.queue).let_go(each.task)
             if each.budgets:
-                told.append(Ending(queue.observe(each.task, each.budgets), []))
+                observe = operations_of(each.queue).observe
+                told.append(Ending(observe(each.task, each.budgets), []))
             if each.error is None and not each.alone:
-                acks.setdefault(each.queue_index, []).append(each)
+                acks.setdefault(each.queue, []).append(each)
             else:
                 others.append(self._end(each))
-        together = [self._ack(queue_index, some) for queue_index, some in acks.items()]
+        together = [_ack(queue, some) for queue, some in acks.items()]
         return told + together + others
-
-    def _ack(self, queue_index: int, done: list[Done]) -> Ending:
-        tasks, costs = [each.task for each in done], [each.cost for each in done]
-        spent = None if costs.count(None) == len(costs) else costs
-        lines = [each.kept for each in done] if any(each.kept for each in done) else None
-        return Ending(self._operations[queue_index].ack_many(tasks, spent, lines), done)
 
     def _end(self, done: Done) -> Ending:
         """End a delivery by the error of its handler; fail it if that error makes no sense."""
-        error, queue = done.error, self._operations[done.queue_index]
+        error, queue = done.error, operations_of(done.queue)
         try:
             if error is None or isinstance(error, Exception | GivenBack):
                 decides = None if isinstance(error, GivenBack) else error
@@ -188,7 +183,7 @@ class Deliveries:
             self.forget(each for each in done if id(each.task) not in waiting)
         for each in again:
             if each.hits_limit:
-                self.hold(each.queue_index, [each.task])
+                self.hold(each.queue, [each.task])
         return again
 
     def _answered(self, ending: Ending, result: Any) -> Sequence[Done]:
@@ -197,15 +192,13 @@ class Deliveries:
         if isinstance(result, LeaseLostError):
             for each in done:
                 if each.task.id in result.task_ids:
-                    queue = self._queues[each.queue_index].queue_name
-                    self._log.lost(queue, each.task, result.action)
+                    self._log.lost(each.queue.queue_name, each.task, result.action)
         elif not isinstance(result, Exception) or isinstance(result, NotConfirmedError):
             if isinstance(result, Exception):  # the change was made; a second try confirms nothing
                 log.warning("%s: %s", name, result, extra=fields("not_confirmed", worker=name))
             if ending.error is not None:
                 (only,) = done
-                queue = self._queues[only.queue_index].queue_name
-                self._log.ended(queue, only.task, ending.error, result)
+                self._log.ended(only.queue.queue_name, only.task, ending.error, result)
         elif not done:
             line = error_line(result)
             about = fields("not_observed", worker=name, error=line)
@@ -219,7 +212,14 @@ class Deliveries:
 
     def forget(self, done: Iterable[Done]) -> None:
         for each in done:
-            leases_of(self._queues[each.queue_index]).ended(each.task)
+            leases_of(each.queue).ended(each.task)
+
+
+def _ack(queue: QueueBase[Any], done: list[Done]) -> Ending:
+    tasks, costs = [each.task for each in done], [each.cost for each in done]
+    spent = None if costs.count(None) == len(costs) else costs
+    lines = [each.kept for each in done] if any(each.kept for each in done) else None
+    return Ending(operations_of(queue).ack_many(tasks, spent, lines), done)
 
 
 def _next_try(done: Sequence[Done], error: Exception) -> Sequence[Done]:

@@ -7,7 +7,7 @@ import sys
 import time
 from asyncio import CancelledError
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -23,10 +23,11 @@ from dpq.model.validation import delay_milliseconds
 from dpq.queue.end_log import about, in_words, log_failed, name_of
 from dpq.worker.deliveries import Deliveries, Done, Taken
 from dpq.worker.handlers import CANCELLED, LEASE_LOST, Context, Handler, Q, check_result
-from dpq.worker.run_state import Holding, ProgressNotes, RunState
+from dpq.worker.run_state import ProgressNotes, RunState
 
 if TYPE_CHECKING:
     from dpq.model.task import Task
+    from dpq.queue.base import QueueBase
     from dpq.queue.lease_renewal import Lease
 
 log = logging.getLogger(__name__)
@@ -42,7 +43,7 @@ NO_FAILURE = (RateLimited, Release, CancelledError)
 class Call:
     """One call of a handler, until its end was handed over."""
 
-    queue_index: int
+    queue: QueueBase[Any]
     lease: Lease
     context: Context[Any]
     limit: float | None  # seconds that it may run
@@ -59,12 +60,12 @@ class Call:
     def arguments(self, handler: Handler) -> tuple[Any, ...]:
         return (self.task, self.context) if handler.takes_context else (self.task,)
 
-    @property
-    def holding(self) -> Holding:
-        return Holding(self.queue_index, self.task, self.began)
-
     def lose(self) -> None:
         self.context._lose(CANCELLED if self.lease.cancelled else LEASE_LOST)
+
+
+Held = Call | Taken | Done
+"""A delivery that a worker holds: before, during or after the call of its handler."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -75,7 +76,6 @@ class HandlerCalls(Generic[Q]):
     traced: ClassVar[staticmethod[[Any, Task[Any]], Any] | None] = None
 
     name: str
-    queues: Sequence[Q]
     deliveries: Deliveries
     find: Callable[[Task[Any]], Handler]
     named: bool = False  # tasks have names
@@ -92,11 +92,10 @@ class HandlerCalls(Generic[Q]):
 
     def make(self, taken: Taken, state: RunState) -> Call:
         """Make a call; its context says `lost` from the moment when the lease is lost."""
-        queue_index, lease, _ = taken
-        queue, task = self.queues[queue_index], lease.task
-        tell = partial(self.progress.note, queue_index, task)
-        context: Context[Q] = Context(queue, task, lambda: state.stopping, tell)
-        call = Call(queue_index, lease, context, task.time_limit or self.time_limit)
+        queue, lease, task = taken.queue, taken.lease, taken.task
+        tell = partial(self.progress.note, queue, task)
+        context: Context[Any] = Context(queue, task, lambda: state.stopping, tell)
+        call = Call(queue, lease, context, task.time_limit or self.time_limit)
         lease.lost = call.lose
         if not lease.alive:  # the lease was lost before `lease.lost` was set
             call.lose()
@@ -105,7 +104,7 @@ class HandlerCalls(Generic[Q]):
     def start(self, call: Call) -> None:
         call.began = time.monotonic()
         if self.traced:
-            call.tracing = self.traced(self.queues[call.queue_index], call.task)
+            call.tracing = self.traced(call.queue, call.task)
 
     def take_result(self, call: Call, handler: Handler, result: Any) -> None:
         """Keep the line of a handler's result, if it is to be kept; read an answer of HTTP.
@@ -115,8 +114,7 @@ class HandlerCalls(Generic[Q]):
         if result is not None:
             check_result(handler, result)
             call.context.hear(budgets_in(result))
-        named = getattr(getattr(handler.call, "__self__", None), "kept", None)  # a named task's
-        keep = self.keep if named is None else named
+        keep = self.keep if handler.keep is None else handler.keep
         if keep:
             try:
                 call.kept = result_line(result, keep, call.task)
@@ -148,7 +146,7 @@ class HandlerCalls(Generic[Q]):
         """Describe the end of the delivery of a call, whose handler may still run."""
         context = call.context
         return Done(
-            *(call.queue_index, call.task, error),
+            *(call.queue, call.task, error),
             budgets=tuple(context.budgets.values()),
             cost=context.told,
             kept=call.kept,
@@ -192,8 +190,7 @@ class HandlerCalls(Generic[Q]):
         yield self.after, (context, error)
 
     def _about(self, call: Call) -> tuple[str, str | None]:
-        queue = self.queues[call.queue_index].queue_name
-        return queue, name_of(call.task) if self.named else None
+        return call.queue.queue_name, name_of(call.task) if self.named else None
 
     def _log_once(self, level: int, event: str, call: Call, text: str) -> None:
         """Log the first event of its kind, with the error that is handled now."""

@@ -165,6 +165,8 @@ class Handler(NamedTuple):
 
     call: Callable[..., Any]
     takes_context: bool
+    is_async: bool  # it, or the function of its named task, is a coroutine function
+    keep: float | None  # seconds that its results are kept; None: those of the worker
 
 
 def finder(handlers: Any, *, blocking: bool = False) -> Callable[[Task[Any]], Handler]:
@@ -184,7 +186,7 @@ def finder(handlers: Any, *, blocking: bool = False) -> Callable[[Task[Any]], Ha
 
         return find_by_name
     if _finds(handlers):
-        return lambda task: Handler(handlers.find(task), takes_context=True)
+        return lambda task: _described(handlers.find(task), takes_context=True)
     only = _handler(handlers)
     return lambda task: only
 
@@ -199,15 +201,21 @@ def _handler(function: Any) -> Handler:
     try:
         signature = inspect.signature(function)
     except ValueError:  # a builtin has no signature
-        return Handler(function, takes_context=False)
+        return _described(function, takes_context=False)
     for count in (1, 2):
         with suppress(TypeError):
             signature.bind(*range(count))
-            return Handler(function, takes_context=count == 2)
+            return _described(function, takes_context=count == 2)
     raise ConfigurationError(
         f"handler {function!r} has the arguments {signature}: it gets a task, or a task and a "
         "context; for arguments by name see Tasks"
     )
+
+
+def _described(call: Callable[..., Any], *, takes_context: bool) -> Handler:
+    named = getattr(call, "__self__", None)  # the named task, if `call` is its `run`
+    is_async = awaits(call) or awaits(getattr(named, "function", None))
+    return Handler(call, takes_context, is_async, getattr(named, "kept", None))
 
 
 def given_by_worker(annotation: Any) -> type | None:
@@ -246,13 +254,6 @@ def _finds(handlers: Any) -> bool:
 def awaits(function: Any) -> bool:
     """Return True if a call of the function makes a coroutine, as far as DPQ can see."""
     return _is(inspect.iscoroutinefunction, function)
-
-
-@functools.lru_cache(maxsize=1000)
-def is_async(handler: Handler) -> bool:
-    """Return True if a handler, or the function of a named task, is a coroutine function."""
-    task = getattr(handler.call, "__self__", None)
-    return awaits(handler.call) or awaits(getattr(task, "function", None))
 
 
 def _is(kind: Callable[[Any], bool], function: Any) -> bool:

@@ -9,13 +9,14 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+from dpq.queue.inside import operations_of
 
 if TYPE_CHECKING:
-    from dpq.explain.operations import Operations
     from dpq.model.reports import Health
     from dpq.model.task import Task
     from dpq.script.command import Steps
@@ -82,12 +83,36 @@ class Pulse:
         return Health(live=not stuck, ready=not reasons, reasons=reasons)
 
 
+class AskOrder:
+    """The order in which a worker asks its queues.
+
+    Each queue pays for its tasks: 1 / weight for each task that it gave, and once if it gave none.
+    The queue that has paid least is asked first. So the turns that an empty queue leaves go to
+    the others, by their weights.
+    """
+
+    def __init__(self, weights: Mapping[Any, int], *, strict: bool) -> None:
+        self._weights = weights
+        self._strict = strict or len(weights) == 1
+        # Every queue starts with half a task, so heavy queues come in between.
+        self._paid = {queue: 0.5 / weight for queue, weight in weights.items()}
+
+    def queues(self) -> list[Any]:
+        return [*self._paid] if self._strict else sorted(self._paid, key=self._paid.__getitem__)
+
+    def charge(self, queue: Any, tasks: int) -> None:
+        """Let a queue pay for an answer that had that many tasks."""
+        if not self._strict:
+            self._paid[queue] += max(1, tasks) / self._weights[queue]
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class RunState:
     """One run, from `run` to its return: the worker's settings, and what its parts share."""
 
     name: str = "worker"
     queues: Sequence[Any] = ()
+    order: AskOrder = field(default_factory=lambda: AskOrder({}, strict=True))
     concurrency: int = 1
     prefetch: int = 0
     visibility: float | None = None
@@ -95,46 +120,30 @@ class RunState:
     until_empty: bool = False  # the run is to end when no live task is left in any of the queues
     end: Callable[[], None] = lambda: None
     stopping: bool = field(default=False, init=False)  # no handler begins any more
-    # The indexes of the queues that have told the worker to take none of their tasks.
-    quiet: frozenset[int] = field(default=frozenset(), init=False)
+    # The queues that have told the worker to take none of their tasks.
+    quiet: frozenset[Any] = field(default=frozenset(), init=False)
     pulse: Pulse = field(default_factory=lambda: Pulse(2.5 * BEAT_SECONDS), init=False)
 
 
-class Holding(NamedTuple):
-    """A task that a worker holds."""
-
-    queue_index: int
-    task: Task[Any]
-    began: float | None = None  # when its handler began, monotonic seconds; None: it does not run
-
-
 class ProgressNotes:
-    """The newest note of each task, as its handler has told it in any thread, until it is sent.
-
-    `wake` is called for the first note after `take`.
-    """
+    """The newest note of each task, as its handler has told it in any thread, until it is sent."""
 
     def __init__(self) -> None:
-        self.wake: Callable[[], object] = lambda: None
         self._lock = threading.Lock()
-        self._notes: dict[tuple[int, str, int], tuple[Task[Any], str]] = {}
+        self._notes: dict[Any, dict[tuple[str, int], tuple[Task[Any], str]]] = {}
 
-    def note(self, queue_index: int, task: Task[Any], text: str) -> None:
+    def note(self, queue: Any, task: Task[Any], text: str) -> None:
         """Note the progress of a task, instead of what was noted before."""
         with self._lock:
-            first = not self._notes
-            self._notes[queue_index, task.id, task.token] = task, text
-        if first:
-            self.wake()
+            self._notes.setdefault(queue, {})[task.id, task.token] = task, text
 
-    def take(self, queues: Sequence[Operations[Any]]) -> list[Steps[Any]]:
+    def take(self) -> list[Steps[Any]]:
         """Make the operations that send all notes, and forget them."""
         with self._lock:
             notes, self._notes = self._notes, {}
-        by_queue: dict[int, list[tuple[Task[Any], str]]] = {}
-        for (queue_index, _, _), told in notes.items():
-            by_queue.setdefault(queue_index, []).append(told)
-        return [queues[index].tell_progress(told) for index, told in by_queue.items()]
+        return [
+            operations_of(queue).tell_progress([*told.values()]) for queue, told in notes.items()
+        ]
 
 
 def stop_signals() -> list[signal.Signals]:

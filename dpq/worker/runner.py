@@ -18,10 +18,9 @@ from dpq.script.durability import CONFIRM_SECONDS
 from dpq.worker.deliveries import Taken
 from dpq.worker.handler_calls import Call, HandlerCalls
 from dpq.worker.handlers import TIME_LIMIT
-from dpq.worker.run_state import LATEST_ACK_SECONDS, LEAVE_SECONDS, Holding, RunState
+from dpq.worker.run_state import LATEST_ACK_SECONDS, LEAVE_SECONDS, STOP_CHECK_SECONDS, RunState
 
 if TYPE_CHECKING:
-    from dpq.queue.lease_renewal import Lease
     from dpq.worker.fetcher import Fetcher
 
 log = logging.getLogger(__name__)
@@ -31,8 +30,7 @@ class Runner:
     """Calls the handlers of one run of a worker. Whatever its threads share changes under `lock`.
 
     Attributes:
-        watch: The thread that ends overdue attempts, since a thread cannot be cancelled. It also
-            sends ends of deliveries that no other thread takes along in time.
+        tick: Seconds between two calls of `watch`; `wake` is called when they become fewer.
     """
 
     def __init__(
@@ -41,18 +39,19 @@ class Runner:
         fetcher: Fetcher,
         state: RunState,
         lock: Any,
-        guarded: Callable[[Callable[[], None]], None],
+        wake: Callable[[], None],
     ) -> None:
-        self.watch = threading.Thread(target=guarded, args=(self._watch,), daemon=True)
-        self._running: dict[Lease, Call] = {}
+        often = calls.time_limit is not None or state.prefetch > 0
+        self.tick, self._wake = LATEST_ACK_SECONDS if often else STOP_CHECK_SECONDS, wake
+        self._running: set[Call] = set()
         self._calls, self._fetcher, self._state, self._lock = calls, fetcher, state, lock
         self._changed = threading.Condition(lock)  # notified when an idle thread may go on
         self._idle = 0  # threads that want a task
         self._leads = False  # one of them runs the steps of the fetcher
 
     @property
-    def running(self) -> list[Holding]:
-        return [call.holding for call in list(self._running.values())]
+    def running(self) -> list[Call]:
+        return list(self._running)
 
     def work(self) -> None:
         while taken := self._next_task():
@@ -93,8 +92,9 @@ class Runner:
 
     def _handle(self, taken: Taken) -> None:
         """Call the handler of a task, and its hooks; hand the end over to the fetcher."""
-        calls, lease = self._calls, taken.lease
-        call = self._running[lease] = calls.make(taken, self._state)
+        calls = self._calls
+        call = calls.make(taken, self._state)
+        self._running.add(call)
         calls.start(call)
         error = self._call(call)
         error = call.overdue or error
@@ -106,13 +106,14 @@ class Runner:
                 self._fetcher.change.note()
                 self._fetcher.handled(done, time.monotonic() - call.began)
             finally:
-                self._running.pop(lease, None)
+                self._running.remove(call)
 
     def _call(self, call: Call) -> BaseException | None:
         calls = self._calls
         try:
-            if call.limit is not None:
-                self.start_watch()
+            if call.limit is not None and self.tick > LATEST_ACK_SECONDS:
+                self.tick = LATEST_ACK_SECONDS
+                self._wake()
             calls.call_hook(calls.before, call.context)
             handler = calls.find(call.task)
             calls.take_result(call, handler, handler.call(*call.arguments(handler)))
@@ -122,29 +123,23 @@ class Runner:
 
     # Handlers that run too long
 
-    def start_watch(self) -> None:
+    def watch(self) -> None:
+        """End overdue attempts, and send ends of deliveries that no thread has taken along."""
+        self.end_overdue()
         with self._lock:
-            if self.watch.ident is None:
-                self.watch.start()
-
-    def _watch(self) -> None:
-        while not self._state.stopping:
-            time.sleep(LATEST_ACK_SECONDS)
-            self.end_overdue()
-            with self._lock:
-                self._fetcher.send_late()
+            self._fetcher.send_late()
 
     def end_overdue(self) -> None:
-        """Fail the attempts of handlers that run too long; their contexts say `lost`."""
+        """Fail attempts that run too long: a thread cannot be cancelled. Contexts say `lost`."""
         calls, now = self._calls, time.monotonic()
-        for call in list(self._running.values()):
+        for call in self.running:
             if call.limit is None or call.began + call.limit > now or call.overdue:
                 continue
             error = TimeoutError(f"ran longer than {call.limit:g} s")
             done = calls.ending(call, error)
             if calls.deliveries.claim(done):
-                queue, ms = calls.queues[call.queue_index], round((now - call.began) * 1000, 3)
-                more = about("overdue", calls.name, queue.queue_name, call.task, ms=ms)
+                ms = round((now - call.began) * 1000, 3)
+                more = about("overdue", calls.name, call.queue.queue_name, call.task, ms=ms)
                 log.warning("%s: task %s %s", calls.name, call.task.id, error, extra=more)
                 call.overdue = error
                 call.context._lose(TIME_LIMIT)
@@ -165,9 +160,8 @@ class Runner:
         Handlers that end now come first: their results are sent.
         """
         with self._lock:
-            calls = list(self._running.values())
-            left = self._fetcher.give_back(Taken(call.queue_index, call.lease) for call in calls)
+            left = self._fetcher.give_back(self.running)
             until = time.monotonic() + CONFIRM_SECONDS + LEAVE_SECONDS
-            while any(c.ended for c in self._running.values()) and time.monotonic() < until:
+            while any(call.ended for call in self.running) and time.monotonic() < until:
                 self._changed.wait(LATEST_ACK_SECONDS / 10)
         return left

@@ -16,11 +16,10 @@ from typing import Any, cast
 from dpq.limits.signals import signal_of
 from dpq.model.log_fields import fields
 from dpq.script.durability import CONFIRM_SECONDS
-from dpq.worker.deliveries import Taken
 from dpq.worker.fetcher_async import AsyncFetcher
 from dpq.worker.handler_calls import Call, HandlerCalls
-from dpq.worker.handlers import TIME_LIMIT, is_async
-from dpq.worker.run_state import LEAVE_SECONDS, Holding, RunState
+from dpq.worker.handlers import TIME_LIMIT
+from dpq.worker.run_state import LEAVE_SECONDS, RunState
 
 log = logging.getLogger(__name__)
 
@@ -31,16 +30,17 @@ class AsyncRunner:
     def __init__(self, calls: HandlerCalls[Any], fetcher: AsyncFetcher, state: RunState) -> None:
         self._calls, self._fetcher, self._state = calls, fetcher, state
         self._running: dict[asyncio.Task[Any], Call] = {}
+        self.hung = 0  # threads of plain functions whose attempt has ended, such as by a limit
         # It begins no thread before a call.
         self._threads = ThreadPoolExecutor(state.concurrency, "dpq-handler")
 
     @property
-    def running(self) -> list[Holding]:
-        return [call.holding for call in self._running.values()]
+    def running(self) -> list[Call]:
+        return list(self._running.values())
 
     @property
     def free(self) -> int:
-        return self._state.concurrency - len(self._running)
+        return self._state.concurrency - len(self._running) - self.hung
 
     def fill(self) -> None:
         while self.free > 0 and not self._state.stopping:
@@ -79,7 +79,7 @@ class AsyncRunner:
             limit = asyncio.timeout(call.limit)
             async with limit:
                 run = partial(handler.call, *call.arguments(handler))
-                result = run() if is_async(handler) else await self._in_a_thread(run)
+                result = run() if handler.is_async else await self._in_a_thread(run)
                 if inspect.isawaitable(result):
                     result = await result
             calls.take_result(call, handler, result)
@@ -99,8 +99,18 @@ class AsyncRunner:
             except StopIteration as error:  # a future takes none: its caller would wait for ever
                 raise RuntimeError("the handler raised StopIteration") from error
 
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, copy_context().run, called)
+        running = self._threads.submit(copy_context().run, called)
+        try:
+            return await asyncio.wrap_future(running)
+        finally:
+            if running.running():  # it cannot be cancelled: it counts until it returns
+                self.hung += 1
+                asyncio.wrap_future(running).add_done_callback(self._returned)
+
+    def _returned(self, hung: "asyncio.Future[Any]") -> None:
+        hung.exception()  # it has been told as a TimeoutError, or as lost
+        self.hung -= 1
+        self._fetcher.change.note()
 
     async def _call_hook(self, hook: Callable[..., Any] | None, *args: Any) -> None:
         answer = self._calls.call_hook(hook, *args)
@@ -128,7 +138,7 @@ class AsyncRunner:
         Those that wait for a confirmation have ended.
         """
         unfinished = {h: call for h, call in self._running.items() if not call.ended}
-        left = self._fetcher.give_back(Taken(c.queue_index, c.lease) for c in unfinished.values())
+        left = self._fetcher.give_back(unfinished.values())
         await _cancel_all(unfinished)
         await self._fetcher.send_ends()
         return left

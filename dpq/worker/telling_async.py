@@ -18,20 +18,19 @@ from dpq.link.endpoint_async import Event, heard
 from dpq.model.log_fields import fields
 from dpq.queue.inside import leases_of, operations_of
 from dpq.verbs.workers import Doing, Heard
-from dpq.worker.run_state import BEAT_SECONDS, HEARTBEAT, Holding, ProgressNotes, RunState
+from dpq.worker.handler_calls import Call, Held
+from dpq.worker.run_state import BEAT_SECONDS, HEARTBEAT, ProgressNotes, RunState
 
 if TYPE_CHECKING:
-    from dpq.explain.operations import Operations
     from dpq.script.command import Steps
 
 log = logging.getLogger(__name__)
 
-SEND_SECONDS = 1.0
-"""Seconds between two calls that send progress: a person who looks does not see more."""
+LOOK_SECONDS = 1.0
+"""Seconds between two looks for progress to send: a person who looks does not see more."""
 
 REMEMBER_SECONDS = 60.0
 """Seconds between two slots of a queue's history that a worker stores."""
-
 
 FIRST_JITTER, JITTER = 0.5, 0.1
 """The largest random share that is taken off the time to the second heartbeat, and to later ones.
@@ -41,7 +40,7 @@ that the worker is there, so the second one spreads them."""
 
 
 class AsyncTelling:
-    """Tells queues of one run of a worker; `noted` wakes it when there is progress to tell."""
+    """Tells queues of one run of a worker."""
 
     def __init__(
         self,
@@ -50,18 +49,16 @@ class AsyncTelling:
         progress: ProgressNotes,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        self.noted = Event()
         self.on_beat: Callable[[], None] | None = None  # called after each heartbeat
         self._state, self._session, self._progress = state, session, progress
         self._name, self._queues = state.name, state.queues
-        self._operations: list[Operations[Any]] = [operations_of(each) for each in state.queues]
         self._chance, self._jitter = chance, FIRST_JITTER
         self._began, self._remembered = time.monotonic(), -REMEMBER_SECONDS
         self._run_id = secrets.token_urlsafe(9)
         self._gone, self._over = False, Event()
 
     async def run(
-        self, held: Callable[[], Sequence[Holding]], heed: Callable[[], Awaitable[None]]
+        self, held: Callable[[], Sequence[Held]], heed: Callable[[], Awaitable[None]]
     ) -> None:
         """Send heartbeats at the beginning, every 10 s at most, and at the end.
 
@@ -69,43 +66,39 @@ class AsyncTelling:
         """
         while not self._gone:
             self._state.pulse.move(HEARTBEAT)
-            answers = await self._send(self._beat(held()))
-            if self._heard(answers):
+            if self._heard(await self._send(self._beat(held()))):
                 await heed()
             next_beat = time.monotonic() + self.pause(BEAT_SECONDS)
             while not self._gone and (left := next_beat - time.monotonic()) > 0:
-                await heard(self.noted, left)
-                if told := self._progress.take(self._operations):
+                await heard(self._over, min(left, LOOK_SECONDS))
+                if told := self._progress.take():
                     await self._send(told)
-                    await heard(self._over, SEND_SECONDS)
-        await self._send([operations.leave(self._run_id) for operations in self._operations])
+        await self._send([operations_of(queue).leave(self._run_id) for queue in self._queues])
 
     def end(self) -> None:
         self._gone = True
         self._over.set()
-        self.noted.set()
 
-    def _beat(self, holdings: Sequence[Holding]) -> list[Steps[Any]]:
+    def _beat(self, holdings: Sequence[Held]) -> list[Steps[Any]]:
         """Make a heartbeat for each queue, with the tasks that the worker holds of it."""
         now = time.monotonic()
         host, pid, version = socket.gethostname(), os.getpid(), sys.modules["dpq"].__version__
         version += self._state.version and f"/{self._state.version}"
         about = (self._run_id, self._name, host, pid, version)
-        by_queue: list[list[Holding]] = [[] for _ in self._operations]
-        for each in holdings:
-            by_queue[each.queue_index].append(each)
         beats: list[Steps[Any]] = []
-        for index, (operations, held) in enumerate(zip(self._operations, by_queue, strict=True)):
-            running = [(each.began, each.task.id) for each in held if each.began is not None]
+        for queue in self._queues:
+            held = [each for each in holdings if each.queue is queue]
+            running = [(each.began, each.task.id) for each in held if isinstance(each, Call)]
             doing = Doing(list(dict.fromkeys((each.task.id, each.task.token) for each in held)))
             if running:
                 began, task_id = min(running)
                 doing = Doing(doing.leases, max(0, round((now - began) * 1000)), task_id)
             counts = (len(running), self._state.concurrency, now - self._began)
-            beats.append(operations.beat(*about, *counts, doing, index in self._state.quiet))
+            quiet = queue in self._state.quiet
+            beats.append(operations_of(queue).beat(*about, *counts, doing, quiet))
         if now - self._remembered >= REMEMBER_SECONDS:
             self._remembered = now
-            beats += [operations.remember() for operations in self._operations]
+            beats += [operations_of(queue).remember() for queue in self._queues]
         return beats
 
     def pause(self, seconds: float) -> float:
@@ -141,14 +134,13 @@ class AsyncTelling:
         """Be quiet for the queues that say so; if an answer was lost, the last one holds."""
         before = self._state.quiet
         self._state.quiet = now_quiet = frozenset(
-            index
-            for index, answer in enumerate(answers[: len(self._queues)])
-            if (answer.quiet if isinstance(answer, Heard) else index in before)
+            queue
+            for queue, answer in zip(self._queues, answers, strict=False)
+            if (answer.quiet if isinstance(answer, Heard) else queue in before)
         )
-        for index in now_quiet ^ before:
-            queue, quiet = self._queues[index].queue_name, index in now_quiet
+        for queue in now_quiet ^ before:
             event, does = "worker_unquiet", "takes tasks again"
-            if quiet:
+            if queue in now_quiet:
                 event, does = "worker_quiet", "is quiet, and takes no new tasks"
-            about = fields(event, worker=self._name, queue=queue)
-            log.info("%s: %s of %r", self._name, does, queue, extra=about)
+            about = fields(event, worker=self._name, queue=queue.queue_name)
+            log.info("%s: %s of %r", self._name, does, queue.queue_name, extra=about)

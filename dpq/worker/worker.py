@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
 from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Any, Self
@@ -51,7 +52,7 @@ class Worker(WorkerBase[DPQ[Any]]):
                 for delayed tasks, and for tasks that run elsewhere.
             signals: Handle SIGTERM and SIGINT, if this is the main thread. None means True for a
                 `Worker`. An `AsyncWorker` then takes those that have no handler yet, and leaves
-                the others to the program, such as uvicorn.
+                the others to the program, such as uvicorn. They end all workers of the program.
 
         Returns:
             The number of handlers that have ended since the worker was made.
@@ -116,7 +117,7 @@ class Worker(WorkerBase[DPQ[Any]]):
     def _end(self) -> None:
         with self._lock:
             self._state.stopping = True
-            self._stops.put("")
+            self._stops.put(None)
             self._runner.stop()
 
     def _cut_short(self) -> None:
@@ -133,15 +134,16 @@ class Worker(WorkerBase[DPQ[Any]]):
         for queue in self.queues:
             session_of(queue).require_open()
             session_of(queue).ready()
-        # Names of signals, or "". An Event does not fit: a signal handler that sets it needs its
-        # lock, and the interrupted thread may hold this lock.
-        self._stops: SimpleQueue[str] = SimpleQueue()
+        # An Event does not fit: a signal handler that sets it needs its lock, and the interrupted
+        # thread may hold this lock.
+        self._stops: SimpleQueue[None] = SimpleQueue()
+        self._signal = ""  # the first that came
         self._no_grace = threading.Event()
         self._fault = None
-        state = self._new_state(until_empty)
-        self._make_parts(state, Change(self._lock), Fetcher, WakeUps, Telling)
-        self._runner = Runner(*(self._calls, self._fetcher, state, self._lock, self._guarded))
-        self._calls.progress.wake = self._telling.noted.set
+        parts = (Change(self._lock), Fetcher, WakeUps, Telling)
+        state = self._make_parts(until_empty, *parts)
+        wake = partial(self._stops.put, None)
+        self._runner = Runner(self._calls, self._fetcher, state, self._lock, wake)
         self._thread = threading.Thread(target=self._live, args=(alone,), name="dpq-run")
         self._thread.daemon = True
         with self._lock:
@@ -157,7 +159,7 @@ class Worker(WorkerBase[DPQ[Any]]):
             return
 
         def stop(number: int, _: FrameType | None) -> None:
-            self._stops.put(signal.Signals(number).name)
+            self._signal = self._signal or signal.Signals(number).name
             self.stop()
 
         before = {number: signal.signal(number, stop) for number in stop_signals()}
@@ -172,23 +174,15 @@ class Worker(WorkerBase[DPQ[Any]]):
     def _live(self, alone: bool) -> None:
         """Run handlers until a stop; then give back what is left. If `alone`, log an own fault."""
         with self._lock:  # until `_begin` has begun the run
-            runner, work = self._runner, (self._runner.work,)
+            work = (self._runner.work,)
         beating = threading.Thread(target=self._telling.run, args=(self._held, self._heed))
+        beating.daemon = True
         threads = [
             threading.Thread(target=self._guarded, args=work, name=f"dpq-{n}", daemon=True)
             for n in range(self.concurrency)
         ]
-        beating.daemon = True
-
-        def begin_and_wait() -> None:
-            for thread in (beating, *threads):
-                thread.start()
-            if self.time_limit is not None or self.prefetch:
-                runner.start_watch()
-            self._wait_for_stop()
-
-        self._guarded(begin_and_wait)
-        self._guarded(lambda: self._finish([*threads, runner.watch]))
+        self._guarded(lambda: self._go_on([beating, *threads]))
+        self._guarded(lambda: self._finish(threads))
         self._on = False
         self._telling.end()
         if beating.is_alive():
@@ -205,15 +199,16 @@ class Worker(WorkerBase[DPQ[Any]]):
             self._fault = self._fault or error
             self._end()
 
-    def _wait_for_stop(self) -> None:
-        said = ""
+    def _go_on(self, threads: list[threading.Thread]) -> None:
+        """Run the threads until a stop."""
+        for thread in threads:
+            thread.start()
         while not self._state.stopping:
             self._state.pulse.move(MAIN_LOOP)
             with suppress(Empty):
-                said = self._stops.get(timeout=STOP_CHECK_SECONDS)
-        with suppress(Empty):  # the signal came between two waits
-            said = said or self._stops.get_nowait()
-        if said:
+                self._stops.get(timeout=self._runner.tick)
+            self._runner.watch()
+        if said := self._signal:
             about = fields("worker_stopping", worker=self.name, reason=said)
             log.info("%s: %s, stopping", self.name, said, extra=about)
 

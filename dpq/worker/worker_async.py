@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+import threading
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, nullcontext
+from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from typing import Any, Self
 
 from dpq.model.log_fields import fields
@@ -24,18 +25,20 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
     """`Worker` for asyncio: handlers are coroutine functions, and run as tasks of one loop.
 
     If the lease of a handler is lost, or if it runs longer than `time_limit`, it is cancelled. A
-    plain function may be a handler, too: it runs in a thread, which cannot be cancelled.
+    plain function may be a handler, too: it runs in a thread, which cannot be cancelled, and counts
+    as running until it returns.
     """
 
     _kind = AsyncDPQ
 
     async def run(self, *, until_empty: bool = False, signals: bool | None = None) -> int:
         """Async `Worker.run`. If it is cancelled, it stops without grace."""
-        try:
-            await self._begin(until_empty)
-            return await self._go_on(signals)
-        finally:
-            self._on = False
+        with nullcontext() if signals is False else self._signals(all_of_them=bool(signals)):
+            try:
+                await self._begin(until_empty)
+                return await self._go_on()
+            finally:
+                self._on = False
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Self]:
@@ -43,7 +46,7 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
         try:
             await self._begin(until_empty=False)
             async with asyncio.TaskGroup() as group:  # cancels the body if the run fails
-                run = group.create_task(self._go_on(False))
+                run = group.create_task(self._go_on())
                 try:
                     yield self
                 except asyncio.CancelledError:
@@ -57,20 +60,19 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
         finally:
             self._on = False
 
-    async def _go_on(self, signals: bool | None) -> int:
+    async def _go_on(self) -> int:
         """Run handlers until the end of a run that has begun, and leave it; see `run`."""
         self._beating = asyncio.create_task(self._telling.run(self._held, self._fetcher.heed))
-        with nullcontext() if signals is False else self._signals(all_of_them=bool(signals)):
-            working = asyncio.create_task(self._work())
-            try:
-                await asyncio.shield(working)
-            # The work goes on, so that no pop is interrupted before its handler begins.
-            except asyncio.CancelledError:
-                self._cut_short()
-                await asyncio.shield(asyncio.wait([working]))
-                if not working.cancelled() and (fault := working.exception()):
-                    log.exception("%s: failed as it ended", self.name, exc_info=fault)
-                raise
+        working = asyncio.create_task(self._work())
+        try:
+            await asyncio.shield(working)
+        # The work goes on, so that no pop is interrupted before its handler begins.
+        except asyncio.CancelledError:
+            self._cut_short()
+            await asyncio.shield(asyncio.wait([working]))
+            if not working.cancelled() and (fault := working.exception()):
+                log.exception("%s: failed as it ended", self.name, exc_info=fault)
+            raise
         return self.handled.total()
 
     async def drain(self) -> int:
@@ -93,42 +95,34 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
         from dpq.worker.runner_async import AsyncRunner
         from dpq.worker.telling_async import AsyncTelling
 
-        self._change = AsyncChange()
-        self._grace_left = self.grace
-        state = self._new_state(until_empty)
-        self._begin_run(state)
         for queue in self.queues:
             session_of(queue).require_open()
             await session_of(queue).ready()
-        self._make_parts(state, self._change, AsyncFetcher, AsyncWakeUps, AsyncTelling)
+        self._change, self._grace_left = AsyncChange(), self.grace
+        parts = (self._change, AsyncFetcher, AsyncWakeUps, AsyncTelling)
+        state = self._make_parts(until_empty, *parts)
         self._runner = AsyncRunner(self._calls, self._fetcher, state)
-        loop, noted = asyncio.get_running_loop(), self._telling.noted
-        # A handler may tell its progress from a thread of its own.
-        self._calls.progress.wake = lambda: loop.call_soon_threadsafe(noted.set)
+        self._begin_run(state)
 
     @contextmanager
     def _signals(self, *, all_of_them: bool) -> Iterator[None]:
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
         loop = asyncio.get_running_loop()
-        listened = {}
-
-        def stop(number: signal.Signals) -> None:
-            about = fields("worker_stopping", worker=self.name, reason=number.name)
-            log.info("%s: %s, stopping", self.name, number.name, extra=about)
-            self.stop()
-
         for number in stop_signals():
             before = signal.getsignal(number)
-            if not (all_of_them or _is_free(before)):
-                continue
-            try:
-                loop.add_signal_handler(number, stop, number)
-            except (RuntimeError, ValueError, NotImplementedError):  # this is not the main thread
-                break
-            listened[number] = before
+            if number not in _before and (all_of_them or _is_free(before)):
+                with suppress(NotImplementedError):  # Windows
+                    loop.add_signal_handler(number, _stop_all, number)
+                    _before[number] = before
+        _listening.append(self)
         try:
             yield
         finally:
-            for number, handler in listened.items():
+            _listening.remove(self)
+            while _before and not _listening:
+                number, handler = _before.popitem()
                 loop.remove_signal_handler(number)
                 signal.signal(number, handler)
 
@@ -156,6 +150,17 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
         await asyncio.wait([self._beating], timeout=LEAVE_SECONDS)
         self._beating.cancel()
         self._log_totals()
+
+
+_listening: list[AsyncWorker] = []  # the workers of this process that signals end
+_before: dict[signal.Signals, Any] = {}  # the handlers that were there before
+
+
+def _stop_all(number: signal.Signals) -> None:
+    for worker in [*_listening]:
+        about = fields("worker_stopping", worker=worker.name, reason=number.name)
+        log.info("%s: %s, stopping", worker.name, number.name, extra=about)
+        worker.stop()
 
 
 def _is_free(handler: object) -> bool:

@@ -44,8 +44,7 @@ from dpq import (
 )
 from dpq.link.watches import RECHECK_SECONDS
 from dpq.server import Server
-from dpq.worker.fetch_plan import FetchPlan
-from dpq.worker.run_state import stop_signals
+from dpq.worker.run_state import AskOrder, stop_signals
 
 
 @pytest.fixture
@@ -480,13 +479,8 @@ def test_a_closed_queue_says_so(server: Server, q: DPQ[Any]) -> None:
 
 def test_no_pop_in_vain(q: DPQ[Any], start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """Under a limit that binds, most pops bring a task: each says when the next one may run."""
-    received, answers = FetchPlan.receive, Counter[bool]()
-
-    def receive(plan: FetchPlan, index: int, batch: Any) -> Any:
-        answers[bool(batch.tasks)] += 1
-        return received(plan, index, batch)
-
-    monkeypatch.setattr(FetchPlan, "receive", receive)
+    answers = Counter[bool]()
+    monkeypatch.setattr(AskOrder, "charge", lambda _, __, tasks: answers.update([tasks > 0]))
     q.set_limit(25, 1)
     q.push_many(Push(n, group=f"g{n % 5}") for n in range(20))
     start(Worker(q, lambda _: None, concurrency=8))

@@ -17,7 +17,7 @@ from dpq import DPQ, ConfigurationError, RateLimited, Retry, Worker
 from dpq.queue.lease_renewal import Lease
 from dpq.script.command import Steps
 from dpq.script.keys import STORAGE_FORMAT, key_of
-from dpq.worker import fetch_plan
+from dpq.worker import fetcher, fetcher_async
 from dpq.worker.deliveries import Deliveries, Done, Ending
 
 PAUSE_S = 10 * PATIENCE_S
@@ -43,7 +43,8 @@ def test_what_has_ended_does_not_wait_for_a_pop(
 ) -> None:
     """While a pop was refused and is not asked for again yet, what ends is settled at once."""
     paused = threading.Event()
-    monkeypatch.setattr(fetch_plan, "longer_pause", lambda _: paused.set() or PAUSE_S)
+    for module in (fetcher, fetcher_async):
+        monkeypatch.setattr(module, "longer_pause", lambda _: paused.set() or PAUSE_S)
     q.push("x")
     ready = key_of(q.queue_name, "ready")
     worker = worker_of(q, gate)

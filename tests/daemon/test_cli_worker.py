@@ -44,6 +44,7 @@ partly = functools.partial(later)
 table = {"plain": plain}
 mixed = {"plain": plain, "later": later}
 async_table = {"plain": later}
+hanging = {"plain": lambda task: until_told(task), "later": later}
 tasks = Tasks()
 tasks.task("plain")(lambda: None)
 async_tasks = Tasks()
@@ -294,6 +295,15 @@ def test_the_second_signal_gives_back(start: Start, q: DPQ, here: Path) -> None:
     assert "gives back 1 tasks whose handlers still run" in told(process, code=1)
     [task] = q.peek()
     assert (task.attempt, task.deliveries, q.admin.workers()) == (1, 1, [])
+
+
+def test_a_thread_that_hangs_does_not_keep_the_program(start: Start, q: DPQ) -> None:
+    """Its attempt has failed at its time limit; so nothing waits for it at the end."""
+    process = start("shop:hanging")
+    q.push({"task": "plain"}, time_limit=0.1, max_attempts=1)
+    wait_for(lambda: q.stats().dead == 1, q.stats)
+    process.send_signal(signal.SIGTERM)
+    assert "1 TimeoutError" in told(process)
 
 
 # Several processes

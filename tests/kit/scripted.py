@@ -16,8 +16,7 @@ from dpq.queue.lease_renewal import Leases
 from dpq.script.replies import Batch
 from dpq.types import QueueStats
 from dpq.worker.deliveries import Deliveries, Done
-from dpq.worker.fetch_plan import AskOrder, FetchPlan
-from dpq.worker.run_state import RunState
+from dpq.worker.run_state import AskOrder, RunState
 
 CUT = RedisConnectionError("cut")
 
@@ -179,19 +178,12 @@ class AsyncScriptedWakeUps(ScriptedWakeUps):
         super().close()
 
 
-def plan_of(
-    queues: Sequence[ScriptedQueue],
-    state: RunState,
-    **settings: Any,
-) -> FetchPlan:
-    """The plan of a worker of scripted queues."""
-    made: Any = list(queues)
-    state.queues = made
+def deliveries_of(queues: Sequence[ScriptedQueue], state: RunState, **settings: Any) -> Deliveries:
+    """The deliveries of a worker of scripted queues, with these settings of its run."""
+    state.queues, state.order = list(queues), AskOrder(dict.fromkeys(queues, 1), strict=True)
     for name, setting in settings.items():
         setattr(state, name, setting)
-    return FetchPlan(
-        state, AskOrder([1] * len(made), strict=True), Deliveries("worker", made, None)
-    )
+    return Deliveries("worker", state.queues, None)
 
 
 class ScriptedFetcher:

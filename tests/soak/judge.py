@@ -18,7 +18,7 @@ from soak.ledger import Books, End, Fault, Given, Held, Pushed
 
 from dpq import RateLimit
 from dpq.types import DeadTask
-from dpq.worker.fetch_plan import MOST_AHEAD_SECONDS
+from dpq.worker.fetcher import MOST_AHEAD_SECONDS
 
 OUTAGES = ("restart", "switch", "lossy", "stall", "cut")
 """Faults that reach every client."""

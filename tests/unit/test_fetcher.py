@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any, ClassVar
@@ -17,13 +18,13 @@ from kit.scripted import (
     ScriptedSession,
     ScriptedWakeUps,
     a_task,
-    plan_of,
+    deliveries_of,
 )
 from support import PATIENCE_S
 
 from dpq import RateLimited
 from dpq.link.watches import Watch
-from dpq.worker import fetch_plan
+from dpq.worker import fetcher, fetcher_async
 from dpq.worker.change import Change
 from dpq.worker.change_async import AsyncChange
 from dpq.worker.deliveries import Done, Taken
@@ -38,7 +39,8 @@ from dpq.worker.runner import Runner
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """No pause after an error."""
-    monkeypatch.setattr(fetch_plan, "longer_pause", lambda _: 0.0)
+    for module in (fetcher, fetcher_async):
+        monkeypatch.setattr(module, "longer_pause", lambda _: 0.0)
 
 
 def tasks(count: int, name: str = "", **fields: Any) -> list[Any]:
@@ -65,10 +67,10 @@ class Scene:
         self.state = RunState(until_empty=until_empty, end=self.end)
         self.session = ScriptedSession(cuts)
         self.wakeups = ScriptedWakeUps()
-        self.plan = plan_of(queues, self.state, **settings)
+        self.deliveries = deliveries_of(queues, self.state, **settings)
         wakeups: Any = self.wakeups
         self.changes.append(Change(self.lock))
-        self.fetcher = Fetcher(self.plan, self.session, wakeups, self.changes[-1])
+        self.fetcher = Fetcher(self.state, self.deliveries, self.session, wakeups, self.changes[-1])
         self.seen: list[str] = []
 
     def end(self) -> None:
@@ -92,25 +94,26 @@ class Scene:
         """Let a runner of so many threads handle all tasks."""
         calls = HandlerCalls[Any](
             name="worker",
-            queues=self.plan.queues,
-            deliveries=self.plan.deliveries,
+            deliveries=self.deliveries,
             find=finder(lambda task: self.seen.append(task.id)),
         )
-        runner = Runner(*(calls, self.fetcher, self.state, self.lock), guarded=lambda work: work())
+        runner = Runner(calls, self.fetcher, self.state, self.lock, wake=lambda: None)
         threads = [threading.Thread(target=runner.work, daemon=True) for _ in range(count)]
-        runner.start_watch()
         for thread in threads:
             thread.start()
+        give_up = time.monotonic() + PATIENCE_S
         for thread in threads:
-            thread.join(PATIENCE_S)
+            while thread.is_alive() and time.monotonic() < give_up:
+                runner.watch()
+                thread.join(0.01)
             with self.lock:
                 runner.stop()
         with self.lock:
             self.fetcher.send_ends()
 
     def finish(self, taken: Taken, error: BaseException | None = None) -> None:
-        done = Done(taken.queue_index, taken.lease.task, error)
-        assert self.plan.deliveries.claim(done)
+        done = Done(taken.queue, taken.task, error)
+        assert self.deliveries.claim(done)
         with self.lock:
             self.fetcher.handled(done, 0.0)
 
@@ -123,15 +126,15 @@ def work_async(
 
     async def run() -> None:
         state = RunState(until_empty=True, end=lambda: setattr(state, "stopping", True))
-        plan = plan_of(queues, state, prefetch=prefetch, concurrency=concurrency)
+        deliveries = deliveries_of(queues, state, prefetch=prefetch, concurrency=concurrency)
         faked: Any = wakeups
-        fetcher = AsyncFetcher(plan, session, faked, AsyncChange())
+        fetcher = AsyncFetcher(state, deliveries, session, faked, AsyncChange())
         while not state.stopping:
             for _ in range(concurrency):
                 if taken := fetcher.take():
                     seen.append(taken.lease.task.id)
-                    done = Done(taken.queue_index, taken.lease.task, None)
-                    assert plan.deliveries.claim(done)
+                    done = Done(taken.queue, taken.task, None)
+                    assert deliveries.claim(done)
                     fetcher.add(done)
             await fetcher.step(concurrency)
         await fetcher.give_back_unbegun()
@@ -173,7 +176,7 @@ def test_a_task_waits_for_its_moment() -> None:
     scene = Scene(ScriptedQueue("q", []))
     fetcher = scene.fetcher
     fetcher._look, scene.wakeups.watches = False, [Watch(0, None)]
-    [held] = scene.plan.deliveries.hold(0, tasks(1), [1e9], granted=1.0)
+    [held] = scene.deliveries.hold(scene.state.queues[0], tasks(1), [1e9], granted=1.0)
     fetcher._taken.append(held)
     with scene.lock:
         assert fetcher.take() is None
@@ -186,13 +189,14 @@ def test_a_task_waits_for_its_moment() -> None:
 def test_what_waits_for_its_moment_goes_back() -> None:
     """After a 429 the tasks of its group go back, and at a stop all others: uncounted."""
     scene = Scene(ScriptedQueue("q", []))
+    [queue] = scene.state.queues
     same, other = tasks(2, "same", group="host"), tasks(2, "other", group="another")
     for held in (same, other):
-        scene.fetcher._taken.extend(scene.plan.deliveries.hold(0, held, [1e9, 2e9], granted=1.0))
+        scene.fetcher._taken.extend(scene.deliveries.hold(queue, held, [1e9, 2e9], granted=1.0))
     met = a_task(9, "met", group="host")
-    scene.plan.deliveries.hold(0, [met])
+    scene.deliveries.hold(queue, [met])
     with scene.lock:
-        scene.fetcher.add(Done(0, met, RateLimited(1)))
+        scene.fetcher.add(Done(queue, met, RateLimited(1)))
         scene.fetcher.send_ends()
     assert scene.session.ended == [
         *(("RateLimited", "met"), ("GivenBack", "same0"), ("GivenBack", "same1"))
@@ -205,22 +209,27 @@ def test_what_waits_for_its_moment_goes_back() -> None:
 
 def test_ends_wait_for_a_pop_only_if_one_is_near() -> None:
     """Ends travel with the next pop; without one they are sent alone, and no pop is in vain."""
-    plan = Scene(ScriptedQueue("q", [])).plan
-    now = fetch_plan.time.time() * 1000
+    scene = Scene(ScriptedQueue("q", []))
+    fetcher, now = scene.fetcher, time.time() * 1000
     near, far = ([Watch(now, ms)] for ms in (20, 1000))
-    assert plan.asks_after_end(far)
-    plan.learn(True, far, [])
-    assert plan.asks_after_end(far)  # once is no rule
-    plan.learn(True, far, [])
-    assert not plan.asks_after_end(far)
-    assert plan.asks_after_end([])
-    ends = [Done(0, a_task(0, "a"), None)]
-    assert plan.ends_are_late(far, ends)
-    assert not plan.ends_are_late(near, ends)
-    assert plan.ends_are_late(near, [ends[0]._replace(error=RateLimited(1))])
+    scene.wakeups.watches = far
+    assert fetcher._asks_after_end()
+    fetcher._learn(True, far, [])
+    assert fetcher._asks_after_end()  # once is no rule
+    fetcher._learn(True, far, [])
+    assert not fetcher._asks_after_end()
+    fetcher.ends = [Done(scene.state.queues[0], a_task(0, "a"), None)]
+    assert fetcher._ends_are_late()
+    scene.wakeups.watches = near
+    assert not fetcher._ends_are_late()
+    fetcher.ends = [fetcher.ends[0]._replace(error=RateLimited(1))]
+    assert fetcher._ends_are_late()
+    scene.wakeups.watches = []
+    assert fetcher._asks_after_end()
+    scene.wakeups.watches = far
     far[0].marker_received(0)
-    plan.learn(False, far, [Taken(0, None)])  # type: ignore[arg-type]
-    assert plan.asks_after_end(far)
+    fetcher._learn(False, far, [Taken(None, None)])  # type: ignore[arg-type]
+    assert fetcher._asks_after_end()
 
 
 @pytest.mark.parametrize("prefetch", [0, 6])

@@ -30,13 +30,12 @@ class Stage:
         self.deliveries = Deliveries("worker", [self.queue], None)
         self.calls = HandlerCalls[Any](
             name="worker",
-            queues=[self.queue],
             deliveries=self.deliveries,
             find=finder(handlers),
             **options,
         )
         self.state = RunState()
-        self.taken = self.deliveries.hold(0, [a_task(n, str(n)) for n in range(count)])
+        self.taken = self.deliveries.hold(self.queue, [a_task(n, str(n)) for n in range(count)])
 
     def run(self, kind: str) -> list[Done]:
         """Handle all tasks; return what the fetcher was given."""
@@ -44,9 +43,7 @@ class Stage:
 
     def runner(self) -> tuple[Runner, ScriptedFetcher]:
         fetcher: Any = ScriptedFetcher(self.taken, self.deliveries, self.state)
-        runner = Runner(
-            *(self.calls, fetcher, self.state, threading.RLock()), guarded=lambda work: work()
-        )
+        runner = Runner(self.calls, fetcher, self.state, threading.RLock(), wake=lambda: None)
         return runner, fetcher
 
     def run_threads(self) -> list[Done]:

@@ -13,9 +13,8 @@ from kit.scripted import a_task
 
 from dpq import DPQ, AsyncDPQ, AsyncWorker, Backoff, ConfigurationError, Reject, Tasks, Worker
 from dpq.queue import lease_renewal
-from dpq.worker.fetch_plan import AskOrder
 from dpq.worker.handlers import finder
-from dpq.worker.run_state import RunState
+from dpq.worker.run_state import AskOrder, RunState
 from dpq.worker.telling import Telling
 
 
@@ -119,10 +118,10 @@ def test_threads_refuse_coroutine_functions(q: DPQ[Any], aq: AsyncDPQ[Any], kind
 
 
 def firsts(weights: list[int], count: int, *, strict: bool = False) -> list[int]:
-    queues = AskOrder(weights, strict=strict)
+    queues = AskOrder(dict(enumerate(weights)), strict=strict)
     seen = []
     for _ in range(count):
-        seen.append(queues.queue_indexes()[0])
+        seen.append(queues.queues()[0])
         queues.charge(seen[-1], 1)
     return seen
 
