@@ -22,10 +22,10 @@ from redis.exceptions import RedisError
 from dpq.http.wire import Options
 from dpq.limits.answers import meaning_of, parts_of
 from dpq.limits.usage import Answer, BodyReader
+from dpq.link.shared import THROWN_AWAY
 from dpq.model.errors import ConfigurationError, DPQError
 from dpq.model.log_fields import fields
 from dpq.model.validation import error_line
-from dpq.queue.life import THROWN_AWAY
 from dpq.queue.permits import Permit, take_permit
 from dpq.queue.queue import DPQ
 

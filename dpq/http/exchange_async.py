@@ -21,10 +21,10 @@ from redis.exceptions import RedisError
 from dpq.http.wire import Options
 from dpq.limits.answers import meaning_of, parts_of
 from dpq.limits.usage import Answer, BodyReader
+from dpq.link.shared_async import THROWN_AWAY
 from dpq.model.errors import ConfigurationError, DPQError
 from dpq.model.log_fields import fields
 from dpq.model.validation import error_line
-from dpq.queue.life_async import THROWN_AWAY
 from dpq.queue.permits_async import AsyncPermit, take_permit_async
 from dpq.queue.queue_async import AsyncDPQ
 

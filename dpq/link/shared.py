@@ -5,9 +5,12 @@ from os import getpid as here
 from time import sleep as pause
 from typing import Generic, TypeVar
 
-__all__ = ["Shared", "here", "pause", "together"]
+__all__ = ["THROWN_AWAY", "Shared", "here", "pause", "together"]
 
 T = TypeVar("T")
+
+THROWN_AWAY: tuple[type[BaseException], ...] = ()
+"""The errors after which nothing can be sent any more: none."""
 
 
 def together(calls: Iterable[T]) -> list[T]:

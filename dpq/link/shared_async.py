@@ -5,9 +5,13 @@ from asyncio import sleep as pause
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Generic, TypeVar
 
-__all__ = ["Shared", "here", "pause", "together"]
+__all__ = ["THROWN_AWAY", "Shared", "here", "pause", "together"]
 
 T = TypeVar("T")
+
+THROWN_AWAY: tuple[type[BaseException], ...] = (GeneratorExit,)
+"""The errors after which nothing can be awaited any more: a coroutine that is thrown away, often
+with its event loop, gets this one."""
 
 
 def here() -> object:

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Generic
 
 from dpq.explain.drain import MAX_OVER_SECONDS, Drain
+from dpq.link.shared_async import pause
 from dpq.model.filter import EVERY_TASK, Filter
 from dpq.model.task import DeadTask, P, TaskState
 from dpq.model.validation import number
-from dpq.queue.life_async import pause
 from dpq.verbs.bulk import Bulk, BulkAction
 from dpq.verbs.stored import chosen_by, some_ids
 

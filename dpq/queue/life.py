@@ -27,12 +27,6 @@ A = ParamSpec("A")
 Sleep = Callable[[Any, Sequence[Any], float], bool]
 """A function that sleeps as `waiter.sleep` does."""
 
-THROWN_AWAY: tuple[type[BaseException], ...] = ()
-"""The errors after which nothing can be sent any more: none."""
-
-pause = time.sleep
-"""Sleeps for that many seconds."""
-
 
 class QueueLife(QueueBase[P]):
     """The start of a blocking queue object, and its waits."""

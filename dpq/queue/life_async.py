@@ -15,6 +15,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+from dpq.link.shared_async import THROWN_AWAY
 from dpq.model.errors import DPQError
 from dpq.model.task import P
 from dpq.queue.base import QueueBase
@@ -31,13 +32,6 @@ A = ParamSpec("A")
 
 Sleep = Callable[[Any, Sequence[Any], float], Awaitable[bool]]
 """A coroutine function that sleeps as `waiter_async.sleep` does."""
-
-THROWN_AWAY: tuple[type[BaseException], ...] = (GeneratorExit,)
-"""The errors after which nothing can be awaited any more: a coroutine that is thrown away, often
-with its event loop, gets this one."""
-
-pause = asyncio.sleep
-"""Sleeps for that many seconds."""
 
 GIVE_BACK_SECONDS = 5.0
 """Seconds that `close` waits for the releases of cancelled pops; then their leases run out."""

@@ -20,12 +20,12 @@ from dpq.limits.budget import Budget, read_answer
 from dpq.limits.cost import write_spent
 from dpq.limits.permit import Caller, HeldPermit, PermitRequest
 from dpq.limits.signals import RateLimited, Retry, Scope, signal_of
+from dpq.link.shared import THROWN_AWAY, pause
 from dpq.model.errors import DPQError
 from dpq.model.log_fields import fields
 from dpq.model.task import Cost
 from dpq.model.validation import error_line
 from dpq.queue.lease_renewal import Leases
-from dpq.queue.life import THROWN_AWAY, pause
 
 log = logging.getLogger(__name__)
 

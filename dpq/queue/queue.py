@@ -33,6 +33,7 @@ from typing import (
 
 from dpq.limits.permit import DEFAULT_LEASE, PermitRequest
 from dpq.limits.signals import Scope, Signal, signal_of
+from dpq.link.shared import THROWN_AWAY
 from dpq.model.errors import ConfigurationError, LeaseLostError, NotConfirmedError
 from dpq.model.results import DEFAULT_KEEP, NO_RESULT, progress_text, result_line
 from dpq.model.task import Cost, KeyOptions, P, Popped, Push, TaskState, task_state
@@ -40,7 +41,7 @@ from dpq.model.validation import milliseconds
 from dpq.queue.base import QueueSettings, check_one_client, wanted_task
 from dpq.queue.end_log import log_failed
 from dpq.queue.inside import process_name
-from dpq.queue.life import THROWN_AWAY, Keeper, QueueLife
+from dpq.queue.life import Keeper, QueueLife
 
 if TYPE_CHECKING:
     from dpq.explain.verdict import Verdict

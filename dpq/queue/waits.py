@@ -18,6 +18,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from dpq.link.shared import THROWN_AWAY
 from dpq.model.errors import (
     DPQError,
     QueueFullError,
@@ -29,7 +30,6 @@ from dpq.model.producer import Producer
 from dpq.model.task import Push
 from dpq.model.task_data import Result
 from dpq.model.validation import milliseconds
-from dpq.queue.life import THROWN_AWAY
 from dpq.verbs.stored import Outcome
 
 if TYPE_CHECKING:

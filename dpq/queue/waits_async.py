@@ -17,6 +17,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from dpq.link.shared_async import THROWN_AWAY
 from dpq.model.errors import (
     DPQError,
     QueueFullError,
@@ -28,7 +29,6 @@ from dpq.model.producer import Producer
 from dpq.model.task import Push
 from dpq.model.task_data import Result
 from dpq.model.validation import milliseconds
-from dpq.queue.life_async import THROWN_AWAY
 from dpq.verbs.stored import Outcome
 
 if TYPE_CHECKING:

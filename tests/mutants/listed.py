@@ -446,7 +446,7 @@ answered | a dashboard that only shows acts | web/web_safety
 - if not public:
 + if False:
 Guard.admit | the dashboard answers to any host | web/web_safety
-- if "*" not in hosts and name.lower() not in hosts:
+- if "*" not in hosts and name.lower() not in map(str.lower, hosts):
 + if "*" not in hosts and not name:
 environment.made | the dashboard does not escape | web/web_pages
 - autoescape=True
