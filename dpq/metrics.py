@@ -31,7 +31,7 @@ from dpq.model.errors import DPQError
 from dpq.model.history import OTHER_NAMES, Times
 from dpq.model.reports import QueueStats
 from dpq.model.validation import error_line
-from dpq.queue.inside import session_of
+from dpq.queue.inside import operations_of, session_of
 from dpq.views.sampler import OPEN_QUEUES, Directory, Snapshot, Watch, one_each
 from dpq.views.shared import Shared
 
@@ -140,15 +140,15 @@ class Meter:
 
     def tell(self, tell: Tell) -> Snapshot:
         """Read the queue, and tell all of it."""
-        run, browser = session_of(self.watch.queue).run, self.watch.browser
+        run, operations = session_of(self.watch.queue).run, operations_of(self.watch.queue)
         snapshot = self._snapshot()
         chosen, cursor = dict.fromkeys(self._groups), "0"  # known ones stay, so that series go on
         for _ in range(PAGES if len(chosen) < GROUPS else 0):
-            cursor, names = run(browser.own_limits, cursor)
+            cursor, names = run(operations.own_limits, cursor)
             chosen |= dict.fromkeys(sorted(name for name in names if name != OTHER))
             if cursor == "0" or len(chosen) >= GROUPS:
                 break
-        found = run(browser.states, list(chosen)[:GROUPS])
+        found = run(operations.states, list(chosen)[:GROUPS])
         whole, own = found.states[0], [state for state in found.states[2:] if _own(state)]
         self._groups = [state.group for state in own if state.group]
         labelled = sum(state.rate_limited for state in (whole, *own))

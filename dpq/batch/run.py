@@ -146,7 +146,7 @@ class _Run:
     async def _end(self) -> BatchOutcome:
         """Tidy the results, if the batch is over, and say how it went."""
         stats, results, counted = await self._queue.stats(), self._results, self._progress
-        left = stats.ready + stats.delayed + stats.invisible + stats.waiting
+        left = stats.live
         if not left:
             ordered = self._job.ordered
             removed = await asyncio.to_thread(results.tidy, ordered=ordered)

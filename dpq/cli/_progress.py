@@ -81,7 +81,7 @@ class Meter:
     def show(self, stats: Sequence[QueueStats], *, end: bool = False) -> None:
         """Show the progress, or the result at the end."""
         acked, dead = sum(each.acked for each in stats), sum(each.buried for each in stats)
-        left = sum(each.ready + each.delayed + each.invisible + each.waiting for each in stats)
+        left = sum(each.live for each in stats)
         if self._before is None:
             self._before = acked, dead
         acked, dead = acked - self._before[0], dead - self._before[1]

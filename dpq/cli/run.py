@@ -177,7 +177,7 @@ class RunMeter(Progress):
 
     def _show(self, stats: QueueStats, state: LimitState) -> None:
         closed = state.opens_at if state.reason in ("rate limited", "closed by hand") else None
-        left = stats.ready + stats.delayed + stats.invisible + stats.waiting
+        left = stats.live
         done = max(0, self.total - left)
         now = time.monotonic()
         self._seen = [each for each in self._seen if each.at >= now - KEPT_SECONDS]

@@ -118,9 +118,7 @@ class Overview(NamedTuple):
     @property
     def exists(self) -> bool:
         """True if anything of the queue is stored."""
-        stats = self.stats
-        tasks = stats.due + stats.delayed + stats.invisible + stats.dead
-        return bool(tasks or self.survey.stored or self.workers)
+        return bool(self.stats.live or self.stats.dead or self.survey.stored or self.workers)
 
     @property
     def paused_until(self) -> float:

@@ -49,6 +49,11 @@ class QueueStats(Counts):
     expired_leases: int = 0
     oldest_ready_seconds: float | None = None
 
+    @property
+    def live(self) -> int:
+        """The tasks that are ready, delayed, invisible or waiting."""
+        return self.due + self.delayed + self.invisible
+
 
 class Health(Frozen):
     """The health of a worker or a scheduler, as it sees itself; no call to a server is made.

@@ -732,8 +732,7 @@ class DPQ(QueueLife[P]):
 
     def size(self) -> int:
         """Count the live tasks: ready, delayed, invisible and waiting."""
-        stats = self.stats()
-        return stats.ready + stats.delayed + stats.invisible + stats.waiting
+        return (self.stats()).live
 
     def stats(self) -> QueueStats:
         """Count the tasks of each state, and read the running totals, in one round trip."""

@@ -735,8 +735,7 @@ class AsyncDPQ(AsyncQueueLife[P]):
 
     async def size(self) -> int:
         """Count the live tasks: ready, delayed, invisible and waiting."""
-        stats = await self.stats()
-        return stats.ready + stats.delayed + stats.invisible + stats.waiting
+        return (await self.stats()).live
 
     async def stats(self) -> QueueStats:
         """Count the tasks of each state, and read the running totals, in one round trip."""

@@ -202,7 +202,7 @@ class Export:
 
 
 def _counted(stats: QueueStats) -> dict[str, int]:
-    live = stats.ready + stats.delayed + stats.invisible + stats.waiting
+    live = stats.live
     return {name: live if name == "live" else getattr(stats, name) for name in _COUNTED}
 
 

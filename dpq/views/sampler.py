@@ -107,7 +107,6 @@ class Watch:
         remembers: bool = False,
     ) -> None:
         self.queue = looking(queue)
-        self.browser = operations_of(queue)
         self._clock = clock
         self._samples: list[Point] = []  # at the server's time
         self._read_at = -math.inf

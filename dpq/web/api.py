@@ -191,7 +191,7 @@ def limit(call: Call) -> Response:
     if clears:
         return call.answer({"group": group, "windows": []})
     named = [group] if group not in (None, EVERY_GROUP) else []
-    states = call.browse("states", named)[0]
+    states = call.run("states", named)[0]
     return call.answer(plain(states[-1] if group else states[0]))
 
 

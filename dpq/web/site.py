@@ -198,15 +198,10 @@ class Call:
         """Return a number of the form or the JSON; None if there is none."""
         return None if self.said(name) is None else float(self.number(name))
 
-    def run(self, verb: str, *args: Any) -> Any:
+    def run(self, verb: str, *args: Any, **named: Any) -> Any:
         """Run an operation on the queue of the path; see `dpq.explain.operations`."""
         queue = self.queue
-        return session_of(queue).run(getattr(operations_of(queue), verb), *args)
-
-    def browse(self, verb: str, *args: Any, **named: Any) -> Any:
-        """Run a read-only operation on the queue of the path; see `dpq.verbs.browse`."""
-        watch = self.watch
-        return session_of(watch.queue).run(getattr(watch.browser, verb), *args, **named)
+        return session_of(queue).run(getattr(operations_of(queue), verb), *args, **named)
 
     def once(self, key: tuple[Any, ...], read: Callable[[], T], seconds: float | None = None) -> T:
         """Return a reading of the queue that all tabs share; by default it is a second old at
@@ -214,8 +209,8 @@ class Call:
         return self.site.shared.get((self.name, *key), read, seconds)
 
     def shared(self, verb: str, *args: Any) -> Any:
-        """Run a read-only operation as `browse` does, at most once a second for all tabs."""
-        return self.once((verb, *map(repr, args)), lambda: self.browse(verb, *args))
+        """Run an operation that only reads, at most once a second for all tabs."""
+        return self.once((verb, *map(repr, args)), partial(self.run, verb, *args))
 
     def events(self, *kinds: str) -> list[Event]:
         """Return the newest events of the queue, of some kinds or of all, the oldest first."""

@@ -90,7 +90,7 @@ def search(call: Call, query: Mapping[str, str], most: int) -> Hits:
     while states and len(tasks) < most and look > 0:
         only = replace(chosen, state=states[0])
         newest = only.state is TaskState.DEAD
-        page = call.browse("search", only, position, most - len(tasks), look, newest=newest)
+        page = call.run("search", only, position, most - len(tasks), look, newest=newest)
         tasks += page.tasks
         look, looked = look - page.looked, looked + page.looked
         left, position = page.left, page.position
@@ -224,7 +224,7 @@ def leases_of(call: Call) -> list[tuple[LeaseInfo, Any]]:
 
     def read() -> list[tuple[LeaseInfo, Any]]:
         chosen = Filter(TaskState.INVISIBLE)
-        found = call.browse("search", chosen, (), LEASES_READ, LEASES_READ).tasks
+        found = call.run("search", chosen, (), LEASES_READ, LEASES_READ).tasks
         return list(zip(holders(call, found, now_ms), found, strict=True))
 
     return sorted(call.once(("leases",), read), key=lambda pair: (pair[0].since, pair[0].token))

@@ -290,10 +290,7 @@ class AsyncFetcher:
             answers = await self._session.send_all(counts)
         for answer in filter(forbidden, answers):
             raise answer
-        return not any(
-            isinstance(each, Exception) or each.ready + each.delayed + each.invisible + each.waiting
-            for each in answers
-        )
+        return not any(isinstance(each, Exception) or each.live for each in answers)
 
     async def _exchange(self, *operations: Steps[Any]) -> Any:
         """Send the ends of deliveries, and run operations; return the last result."""
