@@ -27,10 +27,6 @@
 -- Lost reply: the second call charges the units again, and the first lease stays until its end; or the caller stands
 -- in the line twice, until its first place is forgotten, seconds later.
 
-if #group > 301 then
-  return redis.error_reply('ERR DPQ: the group is too long: at most 200 bytes, a member 100')
-end
-
 -- Needs: now, refusal, go_on, rules, gate, opens, keep, estimate, gates_of, booked, booking, stand
 local settings = redis.call('HMGET', conf, 'format', 'aging', 'aging_since', 'order', 'queue_rules', 'queue_gate',
   'token')

@@ -10,10 +10,6 @@
 -- Returns 1. However many tasks wait in the group, the call moves a single entry.
 -- Lost reply: safe to send again; the time then counts from the second call.
 
-if #group > 200 or #member > 100 then
-  return redis.error_reply('ERR DPQ: the group is too long: at most 200 bytes, a member 100')
-end
-
 -- Needs: now, gate, open_or_close, place, go_on, event, notice
 go_on()
 local gate = gate_of(member == '' and group or group .. '\t' .. member)

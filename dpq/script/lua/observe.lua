@@ -14,10 +14,6 @@
 -- takes as much. An answer with the same reset (within 2 s) never raises the units left.
 -- Lost reply: safe to send again; the time then counts from the second call.
 
-if #scope > 301 then
-  return redis.error_reply('ERR DPQ: the group is too long: at most 200 bytes, a member 100')
-end
-
 -- Needs: now, refusal
 local refused = refusal(redis.call('HGET', conf, 'format'))
 if refused then

@@ -25,16 +25,23 @@
 if #args == 1 then
   return { 2, stamp }
 end
--- Needs: bounds, refusal
-local ids, group_of, others_too, wrong = bounded(args)
-local options, surplus, tied = {}, nil, false
+-- Needs: refusal
+local ids, group_of, options, others_too, tied, surplus = {}, {}, {}, false, false, nil
+for i = 2, #args, 3 do
+  ids[#ids + 1] = args[i]
+  if string.byte(args[i + 1]) == 123 then -- "{": options
+    others_too = true
+  else
+    group_of[#ids] = string.match(args[i + 2], '\t([^\n]*)')
+  end
+end
 if others_too then
   -- Needs: options
-  options, wrong, tied = read_options(args)
+  options, tied = read_options(args)
 end
 local settings = redis.call('HMGET', conf, 'format', 'order', 'aging', 'aging_since', 'fairness', 'shut_until',
   'bounded', 'payloads')
-local refused = wrong or not settings[1] and { 1 } or refusal(settings[1])
+local refused = not settings[1] and { 1 } or refusal(settings[1])
 if refused then
   return refused
 end

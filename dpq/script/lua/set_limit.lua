@@ -21,9 +21,6 @@
 
 reset = reset ~= '' and reset
 local counts_periods, differs = string.find(rules, '|%u'), false
-if #field > 206 then
-  return redis.error_reply('ERR DPQ: the group is too long: at most 200 bytes')
-end
 
 -- Needs: now, refusal, go_on
 local refused = refusal(redis.call('HGET', conf, 'format'))
