@@ -533,7 +533,7 @@ TransportBase._request_to_send | a redirect of httpx carries the key to another 
 -         return sent
 +         return request
 judge | tasks take the lease of a caller who must be this member | lua/acquire_members
--  or mate and callers().kept(mate, score, raw) or at
+-  or mate and kept_for(mate, score, raw) or at
 +  or at
 Exchange._tell_spent | a function that fails spoils the answer | contract/true_up_http
 -         except Exception as error:  # the caller's function: its

@@ -38,7 +38,7 @@ go_on()
 seen.texts = { settings[5], settings[6] }
 local name, member = string.match(group, '^([^\t]*)\t?(.*)$')
 priority = settings[4] == 'min' and -priority or priority
-local score, place = place_in_line(standing_at, priority, id, settings[2], settings[3])
+local score, place = place_of_caller(standing_at, priority, id, settings[2], settings[3])
 local scopes, units, added, tells, moved = gates_of(name, member, cost, -score, held, pin)
 if not scopes then
   return { -2, units }

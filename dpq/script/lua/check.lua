@@ -1,6 +1,6 @@
 -- check: find broken invariants in a bounded part of the stored data. It changes nothing.
 --
--- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf wake tick batches followers recent
+-- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf batches followers recent
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  part       groups, meta, payload, keys, followers; events (moments that next_event lacks); sums (if each
 --                     record is in one state, and there are as many entries as records, no entry lacks a record);

@@ -27,7 +27,7 @@ if unused == '1' and (tonumber(moment) or 0) > instant then
 end
 if string.byte(held) ~= 126 then
   for i, scope in ipairs(scopes) do
-    local left = the_line().leave(gate_of(scope), held)
+    local left = leave_line(gate_of(scope), held)
     stirred[scopes[math.min(i, 2)]] = left or stirred[scopes[math.min(i, 2)]]
   end
   admit()
@@ -54,8 +54,7 @@ for _, scope in ipairs(scopes) do
   end
 end
 if now_held ~= '' and name ~= '' then -- the lease stands in the gate, also without a limit
-  -- Needs: mark
-  mark()
+  redis.call('HSETNX', conf, 'gated', '1')
 end
 admit()
 return now_held

@@ -36,7 +36,7 @@ if redis.call('EXISTS', recent) == 1 then
   moved = math.max(moved, prune_seen(batch))
 end
 if redis.call('EXISTS', batches) == 1 then
-  batch_list().prune(batch)
+  prune_batches(batch)
 end
 local event = next_event()
 remember()

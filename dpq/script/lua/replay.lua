@@ -35,7 +35,7 @@ for i = 5, #args do
       back(id, task, ms, true)
     end
     replayed = replayed + 1
-    batching().count(batch_in(task.options), 'dead', 'left')
+    count_in_batch(string.match(task.options, OF_BATCH), 'dead', 'left')
   end
 end
 if replayed > 0 then

@@ -1,5 +1,5 @@
 -- bury: move tasks to the dead letters, and tell of it, unless it is silent.
--- Needs: now, record, event, trim, layout, batches, followed
+-- Needs: now, record, event, trim, layout, batches, followed, notes
 -- Gives: rescue(id, raw), which buries a task whose record cannot be read;
 --        bury(id, task, reason, silent), which makes a task a dead letter; if silent, without an event.
 local CLASSES = { ['attempts spent'] = 'buried_attempts_spent', ['lease expired'] = 'buried_lease_expired',
@@ -15,9 +15,9 @@ local function die(id, task, reason, notes, silent)
     tell('dead', task.group, '', id, reason)
   end
   end_followed(id, notes, 'dead')
-  local batch = batch_in(notes)
+  local batch = string.match(notes, OF_BATCH)
   if batch then
-    batching().count(batch, 'left', 'dead')
+    count_in_batch(batch, 'left', 'dead')
   end
 end
 

@@ -63,7 +63,7 @@ local function upkeep(most, quiet)
   repeat -- a death may release the task that waits for the end of a batch, and end what others wait for
     most = most - free_followers(most)
     ids, raws = due(delayed)
-    batching().take_released()
+    local known = released
     for i, id in ipairs(ids) do
       local task = raws[i] and read(raws[i])
       if task then
@@ -78,7 +78,7 @@ local function upkeep(most, quiet)
         end_unread(id)
       end
     end
-  until batching().take_released() == 0 and followed.ended == 0 or most <= 0
+  until released == known and followed.ended == 0 or most <= 0
 
   local emptied = 0
   for _, group in ipairs(due(closed)) do

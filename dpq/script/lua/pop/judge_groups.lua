@@ -32,7 +32,7 @@ local function group_judge(judge_queue, settle, wanted)
         at, mate = pool_at(gate, units, -score, string.match(raw, PINNED))
       end
       if at <= instant and (is_awaited(gate) or mate and is_awaited(mate)) then -- callers wait for either
-        at = callers().kept(gate, score, raw) or mate and callers().kept(mate, score, raw) or at
+        at = kept_for(gate, score, raw) or mate and kept_for(mate, score, raw) or at
       end
     end
     local late = at > (early.groups and horizon(gate) or instant)

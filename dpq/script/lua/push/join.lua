@@ -9,7 +9,7 @@ local function late_for_batch(ids, options, known)
   for i in ipairs(ids) do
     local option = not known[i] and options[i] or {}
     local name = option.batch or option.seals
-    local batch = name and batching().of(name)
+    local batch = name and batch_of(name)
     if option.batch and batch.state == 'f' then
       return { -10, i, option.batch }
     end
@@ -26,14 +26,14 @@ local function join_batches(ids, options, known, holders)
     end
   end
   for name, n in pairs(new) do
-    batching().count(name, nil, 'left', n)
+    count_in_batch(name, nil, 'left', n)
   end
 end
 
 local function seal_all(ids, options)
   for i, id in ipairs(ids) do
     if options[i] and options[i].seals then
-      batching().seal(options[i].seals, id)
+      seal_batch(options[i].seals, id)
     end
   end
 end

@@ -4,8 +4,8 @@
 --        rules_of(field), the rules of a stored limit, or false without one. If the limit cannot be read, the rules
 --        have `unreadable` = true;
 --        `seen`, what this script has read of limits up to now. Its fields are: rules, by field; gates, by scope;
---        texts, the queue's rules (1) and gate (2) in conf; count, the number of limits of
---        groups; leased, what is to be stored in tracked (charge, keep).
+--        texts, the queue's rules (1) and gate (2) in conf; count, the number of limits of groups; leased, what is to
+--        be stored in tracked (charge, keep); asks, the place of a caller that asks just now, and need not be called.
 local seen = { rules = {}, gates = {}, leased = {} }
 
 -- Reads a number within bounds, which are those of `set_limit`.

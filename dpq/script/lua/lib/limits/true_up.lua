@@ -32,7 +32,7 @@ local function correct_share(group, reserved, fresh)
   if unit and fresh[unit] then
     go_on() -- a report may be the first write
     local more = math.max(fresh[unit], 1) - math.max(reserved[unit] or 1, 1)
-    shares().correct(group, more / weight_of(group))
+    charge_share(group, more / weight_of(group))
   end
 end
 
