@@ -509,7 +509,7 @@ def test_check_limits(server, q, probe, lossy, lose):
     q.set_limit(1, 10, group="g")
     q.push("x", group="g")
     probe.redis.hdel(probe.key("conf"), "gated")
-    with lose("check_limits"):
+    with lose("check"):
         assert [problem.subject for problem in lossy.check()] == ["gated"]
 
 

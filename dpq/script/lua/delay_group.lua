@@ -16,7 +16,7 @@ local gate = gate_of(member == '' and group or group .. '\t' .. member)
 local without_end = ms == math.huge
 if ms > 0 then
   gate.opens, gate.why, gate.changed = without_end and UNTIL_OPENED or now + ms, 'h', true
-  redis.call('HSETNX', conf, 'gated', '1')
+  redis.call('HSET', conf, 'gated', '1')
   tell('closed', group, member, '', without_end and 'until it is opened' or string.format('until %.0f', now + ms))
 else
   if gate.opens > 0 or gate.probe == 'p' or gate.told then

@@ -123,7 +123,7 @@ gate.meters, gate.told, gate.changed = meters, true, true
 if scope == '' then
   stirred[''] = true -- waiters sleep until a moment of the old budget
 else
-  redis.call('HSETNX', conf, 'gated', '1')
+  redis.call('HSET', conf, 'gated', '1')
   open_or_close(name)
 end
 admit()

@@ -54,7 +54,7 @@ for _, scope in ipairs(scopes) do
   end
 end
 if now_held ~= '' and name ~= '' then -- the lease stands in the gate, also without a limit
-  redis.call('HSETNX', conf, 'gated', '1')
+  redis.call('HSET', conf, 'gated', '1')
 end
 admit()
 return now_held

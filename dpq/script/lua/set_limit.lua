@@ -50,7 +50,7 @@ if walk == 'set' then
     redis.call('HSET', hash, name, rules)
   end
   if redis.call('HLEN', limits) + redis.call('HLEN', gates) > 0 or redis.call('HEXISTS', conf, 'queue_rules') == 1 then
-    redis.call('HSETNX', conf, 'gated', '1')
+    redis.call('HSET', conf, 'gated', '1')
   else
     redis.call('HDEL', conf, 'gated')
   end

@@ -56,7 +56,7 @@ local function grant(scopes, units, id, moment, ends, newest, tells)
     if counts then
       leased = entry
       redis.call('ZADD', tracked, '0', gate.scope .. '\t' .. entry)
-      redis.call('HSETNX', conf, 'gated', '1') -- the gate knows of the lease, even without a limit
+      redis.call('HSET', conf, 'gated', '1') -- the gate knows of the lease, even without a limit
     end
     if counts or moment > instant and gate[1] then
       note[1], note[5] = math.max(note[1], moment), math.max(note[5], counts and ends or 0)

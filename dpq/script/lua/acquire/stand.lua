@@ -37,7 +37,7 @@ local function stand(gate, place, channel, code, again, waits)
       .. channel)
     gate.booked, gate.changed = gate.booked or { 0, 0, 0, 0, 0 }, true
     gate.booked[2] = math.max(gate.booked[2], ends)
-    redis.call('HSETNX', conf, 'gated', '1')
+    redis.call('HSET', conf, 'gated', '1')
     if gate.scope == '' then
       redis.call('ZADD', tracked, '0', '\t') -- the script that ends a lease looks at the line
     end

@@ -11,7 +11,7 @@ end
 local function add_other(kind, name, text)
   if kind == 'gate' then
     redis.call('HSETNX', name == '' and conf or gates, name == '' and 'queue_gate' or name, text)
-    redis.call('HSETNX', conf, 'gated', '1')
+    redis.call('HSET', conf, 'gated', '1')
   elseif kind == 'batch' then
     local batch = redis.call('HEXISTS', batches, name) == 0 and read_batch(text)
     if batch then

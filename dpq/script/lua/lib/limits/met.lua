@@ -101,7 +101,7 @@ local function meet(gate, ms, granted, counts, was_probe, status, id)
   if gate.scope == '' then
     stirred[''] = true
   else
-    redis.call('HSETNX', conf, 'gated', '1')
+    redis.call('HSET', conf, 'gated', '1')
     open_or_close((string.match(gate.scope, '^[^\t]*'))) -- for a member of a pool, open or close its group
   end
   return ms
