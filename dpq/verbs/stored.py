@@ -5,11 +5,11 @@ from __future__ import annotations  # the import makes no model for each `Task[P
 from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from dpq.limits.cost import write_cost
 from dpq.model.errors import ConfigurationError, TaskNotFoundError
-from dpq.model.filter import filter_text, group_filter
+from dpq.model.filter import Filter, filter_text, group_filter
 from dpq.model.priority import priority_or_none
 from dpq.model.reports import QueueStats
 from dpq.model.task import Cost, DeadTask, P, Task, TaskState
@@ -17,7 +17,8 @@ from dpq.model.validation import delay_milliseconds, label, number, whole_number
 from dpq.script import replies
 from dpq.script.command import Command, Steps, all_of, once, same, task_id, task_name
 from dpq.script.remembered import read_stats
-from dpq.verbs.base import BATCH_BYTES, PAGE, OperationsBase, in_batches
+from dpq.verbs.base import PAGE, OperationsBase, in_batches
+from dpq.verbs.browse import Browser, Found
 from dpq.verbs.results import Outcome, read_outcome
 
 T = TypeVar("T")
@@ -25,6 +26,9 @@ T = TypeVar("T")
 
 FORGOTTEN = 500
 """Fields of results and progress, or seen keys, that are removed in one round trip."""
+
+START = Found([], 0, 1, None, 0)
+"""The page before the first one."""
 
 
 class StoredOperations(OperationsBase[P]):
@@ -61,14 +65,11 @@ class StoredOperations(OperationsBase[P]):
         count = whole_number("n", count, 0, 10**9)
         passed = after is None or not task_id(after)
         tasks: list[Task[P]] = []
-        start = 0
-        while len(tasks) < count:
+        page = START
+        while page.left and len(tasks) < count:
             most = min(PAGE, count - len(tasks)) if passed else PAGE
-            page: list[Task[P]] = yield self._page(state, start, most)
-            if not page:
-                break
-            start += len(page)
-            for task in page:
+            page = yield from self._page(state, page, most)
+            for task in page.tasks:
                 if passed:
                     tasks.append(task)
                 passed = passed or task.id == after
@@ -76,9 +77,10 @@ class StoredOperations(OperationsBase[P]):
             raise TaskNotFoundError(str(after), self.queue_name, "peek after", state=state)
         return tasks[:count]
 
-    def _page(self, state: TaskState, start: int, count: int) -> Command[list[Task[P]]]:
-        read = partial(replies.read_page, self._codec, state)
-        return self._command("peek", [state.value, start, count, BATCH_BYTES], read)
+    def _page(
+        self, state: TaskState, before: Found, most: int, *, newest: bool = False
+    ) -> Steps[Found]:
+        return Browser(self).search(Filter(state), before.position, most, newest=newest)
 
     def stats(self) -> Steps[QueueStats]:
         return self.report("stats", [], read_stats)
@@ -152,17 +154,15 @@ class StoredOperations(OperationsBase[P]):
     # Dead letters
 
     def dead_list(
-        self, count: int, chosen: Callable[[DeadTask[P]], bool], start: int = 0
+        self, count: int, chosen: Callable[[DeadTask[P]], bool], *, newest: bool = False
     ) -> Steps[list[DeadTask[P]]]:
-        """List dead letters from a rank on, the longest dead first."""
+        """List dead letters, the longest dead first, or the newest."""
         count = whole_number("n", count, 0, 10**9)
         found: list[DeadTask[P]] = []
-        while len(found) < count:
-            page = yield self._page(TaskState.DEAD, start, PAGE)
-            if not page:
-                break
-            found += filter(chosen, page)
-            start += len(page)
+        page = START
+        while page.left and len(found) < count:
+            page = yield from self._page(TaskState.DEAD, page, PAGE, newest=newest)
+            found += filter(chosen, cast("list[DeadTask[P]]", page.tasks))
         return found[:count]
 
     def dead_replay(
@@ -216,18 +216,13 @@ class StoredOperations(OperationsBase[P]):
                 done += yield step(batch, last=i == len(batches))
             return done
         stats = yield from self.stats()
-        start, left = 0, stats.dead  # tasks that die meanwhile come behind these
-        last = False
-        while left > 0:
-            page = yield self._page(TaskState.DEAD, start, min(PAGE, left))
-            if not page:
-                break
-            batch = [task.id for task in page if chosen(task)]
-            last = left <= len(page) and bool(batch)
-            gone = (yield step(batch, last=last)) if batch else 0
-            done += gone
-            start += len(page) - gone
-            left -= len(page)
+        page, left, last = START, stats.dead, False  # tasks that die meanwhile come behind these
+        while page.left and left > 0:
+            page = yield from self._page(TaskState.DEAD, page, min(PAGE, left))
+            left -= page.looked
+            batch = [task.id for task in cast("list[DeadTask[P]]", page.tasks) if chosen(task)]
+            last = left <= 0 and bool(batch)
+            done += (yield step(batch, last=last)) if batch else 0
         if not done or not last:  # the changes of an earlier call may still need a confirmation
             yield step([], last=True)
         return done

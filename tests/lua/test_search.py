@@ -41,6 +41,12 @@ def test_search_is_peek(q, probe, state):
     assert probe.stored() == before
 
 
+def test_bytes_bound(q, probe):
+    """One call answers at most so many bytes of payloads, but the first task in any case."""
+    q.push_many([Push("x" * 98)] * 3)  # 100 bytes of JSON
+    assert [len(search(probe, max_bytes=most)[1]) for most in (250, 1)] == [2, 1]
+
+
 def test_search_by_group(q, probe):
     """In waiting it looks at the tasks of the group only; names that begin alike are others."""
     q.push_many([Push(n, group=g) for n in range(5) for g in ("a", "ab", "a.b", "b")])
