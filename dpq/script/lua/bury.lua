@@ -15,7 +15,7 @@
 -- Returns 1; or 0, -1 or -13 as fence does, and nothing has changed.
 -- Lost reply: safe to send again, the second answer is 0. The event of many is then added twice.
 
--- Needs: now, record, rank, fence, place, bury, anew, back, times, producers, event, operator
+-- Needs: now, record, rank, fence, place, bury, anew, back, times, producers, event
 if id == '' then
   tell_change('by_hand', '', reason, 'by', told)
   return 1

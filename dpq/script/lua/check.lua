@@ -18,7 +18,7 @@ local refused = refusal(redis.call('HGET', conf, 'format'))
 if refused then
   return refused
 end
--- Needs: record, heads, member, problem, diagnose, waits, limited
+-- Needs: record, heads, order, problem, diagnose, waits, limited
 if part == 'events' then
   local bound = tonumber(redis.call('HGET', conf, 'next_event') or '') or 1 / 0
   for name, set in pairs({ delayed = delayed, invisible = invisible, closed = closed }) do

@@ -16,11 +16,10 @@
 -- Lost reply: safe to send again; the second call finds the lease by its id. Spent units are stored only while the
 -- lease has not ended.
 
--- Needs: now, go_on, gate, open_or_close, ended, place, line, held
+-- Needs: now, go_on, gate, open_or_close, ended, place, line, held, true_up
 go_on()
 local name, mate = string.match(group, '^([^\t]*)\t?(.*)$')
-local scopes = { '', name ~= '' and name or nil }
-scopes[#scopes + 1] = mate ~= '' and group or nil
+local scopes = scopes_of(name, mate)
 if unused == '1' and (tonumber(moment) or 0) > instant then
   -- Needs: freed
   free_moment(scopes, tonumber(moment), cost)

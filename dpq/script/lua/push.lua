@@ -46,13 +46,13 @@ if refused then
   return refused
 end
 if settings[2] == 'min' then
-  -- Needs: turn_all
+  -- Needs: rank
   turn_all(args, options)
 end
 local holders, claims, fresh, keyed, met = {}, nil, 0, false, 0
 local known = redis.call('HMGET', meta, unpack(ids))
 if tied then
-  -- Needs: join
+  -- Needs: tied
   refused = late_for_batch(ids, options, known)
 end
 for i = 1, #ids do
@@ -66,7 +66,7 @@ if keyed then
   holders, claims, met, refused = claim_keys(ids, options, known, refused)
 end
 if tied then
-  -- Needs: follow
+  -- Needs: tied
   refused = refused or find_waits(ids, options, known, holders)
 end
 fresh = fresh - met
@@ -97,7 +97,7 @@ if fresh > 0 then
   store(batch)
 end
 if tied then
-  -- Needs: join
+  -- Needs: tied
   join_batches(ids, options, known, holders)
 end
 
@@ -127,8 +127,7 @@ if met > 0 then
   merge_all(args, options, holders, reply)
 end
 if tied then
-  -- Needs: join, follow
-  seal_all(ids, options)
+  -- Needs: tied
   link(ids, options)
 end
 if surplus then

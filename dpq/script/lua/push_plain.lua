@@ -36,7 +36,7 @@ for i, known in ipairs(redis.call('HMGET', meta, unpack(ids))) do
   end
 end
 if settings[2] == 'min' then
-  -- Needs: turn_all
+  -- Needs: rank
   turn_all(args, {})
 end
 local count, lifo = #ids, settings[2] == 'lifo'

@@ -14,7 +14,7 @@
 -- Lost reply: safe to send again; the second call changes no task that is not dead any more, and its event counts
 -- only what `told` says.
 
--- Needs: now, record, place, back, operator, batches, notes, followed, notice
+-- Needs: now, record, place, back, event, batches, notes, followed, notice
 local replayed = 0
 for i = 5, #args do
   local id = args[i]

@@ -58,7 +58,7 @@ if walk == 'set' then
     redis.call('HSET', conf, 'heavy', '1')
   end
   if stood ~= plain_rules(rules) or reset then
-    -- Needs: operator
+    -- Needs: event
     local text = rules == '' and 'removed' or plain_rules(rules)
     tell_change('limit_set', field == 'groups' and '*' or string.sub(field, 7), text, 'before', stood, 'by', by or '')
   end

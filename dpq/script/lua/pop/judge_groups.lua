@@ -1,6 +1,6 @@
 -- judge_groups: apply the queue's limit and the limits of groups inside of pop.
--- Needs: now, notice, groups, step_up, gate, keep, open_or_close, prune, charge, opens, cost, pool, estimate,
---        callers, booked, turns, notes, soon, early
+-- Needs: now, notice, groups, step_up, gate, keep, open_or_close, prune, charge, opens, cost, pool, estimate, callers,
+--        booked, turns, notes, soon, early
 -- Gives: group_judge(judge_queue, settle, wanted), for two functions of the queue's limit (judge). It returns three
 --        functions:
 --        judge(score, member, id, cost, group, token, raw): as the judge of the queue. It returns false if the group

@@ -5,6 +5,8 @@
 --        requests. It returns true if the report has a unit for the first time. Then the note of the task has changed:
 --        the caller must store the record (notes), and call admit (place). If `implied`, the units are not counted as
 --        spent values (estimate);
+--        scopes_of(group, member), the scopes that count a delivery: the queue, its group, and the member of a pool; ""
+--        or nil stands for none;
 --        nothing_of(cost), a report of 0 for each unit of the cost except requests;
 --        reserved_of(task), what the delivery of the task was charged, as a cost.
 
@@ -19,6 +21,12 @@ end
 
 local function nothing_of(cost)
   return (string.gsub(string.match(cost, ',.*$') or '', '[=~]%d+', '=0'))
+end
+
+local function scopes_of(group, member)
+  local scopes = { '', group ~= '' and group or nil }
+  scopes[#scopes + 1] = (member or '') ~= '' and group .. '\t' .. member or nil
+  return scopes
 end
 
 local function reserved_of(task)
@@ -49,9 +57,7 @@ local function true_up(task, report, implied)
   if not next(fresh) then
     return false
   end
-  local scopes, member = { '', task.group ~= '' and task.group or nil }, live_note(task, RUNS_AS)
-  scopes[#scopes + 1] = member and task.group .. '\t' .. member
-  for _, scope in ipairs(scopes) do
+  for _, scope in ipairs(scopes_of(task.group, live_note(task, RUNS_AS))) do
     local gate, token, noted = gate_of(scope), tonumber(task.token), {}
     local group = string.match(scope, '^[^\t]*')
     for i, rule in ipairs(gate.rules) do
