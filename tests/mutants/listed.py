@@ -37,7 +37,7 @@ let_go | a task runs when the first of those before it has ended | lua/followers
 push.lua | FIFO is LIFO and the other way round | contract/order
 - lifo and 999999999999999 - place or place
 + lifo and place or 999999999999999 - place
-anew | what comes back in a LIFO queue gets a FIFO place | lua/recurring lua/ack
+start_over | what comes back in a LIFO queue gets a FIFO place | lua/recurring lua/ack
 - place = 999999999999999 - place
 + place = place + 0
 encode_priority | integers that no double holds are equal | unit/order
@@ -60,7 +60,7 @@ Leases.cancel | a heartbeat tells nobody of a cancelled task
 + if False:
 
 # Order of a group over retries
-back | the next task runs while the first one waits for its retry | lua/in_order
+put_back | the next task runs while the first one waits for its retry | lua/in_order
 - if not free then
 + if false then
 unhold | a group is held for ever once its first task is cancelled | lua/in_order

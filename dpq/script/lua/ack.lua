@@ -57,7 +57,7 @@ if noted then
   count_finished(ids, gone_at, again, raws)
 end
 if strays or awaited or #again > 0 or reports then
-  -- Needs: record, ended, place, anew, begin, layout, back
+  -- Needs: record, ended, place, begin, layout
   local settle, left, over = nil, {}, {}
   if reports then
     -- Needs: true_up
@@ -96,9 +96,9 @@ if strays or awaited or #again > 0 or reports then
       end
       leave(id, task)
       count_time(task.token, 1000)
-      local wait = anew(task, at)
+      local wait = start_over(task, at)
       redis.call('HSET', meta, id, write(task))
-      back(id, task, wait, true)
+      put_back(id, task, wait, true)
     end
   end
   admit()

@@ -11,7 +11,7 @@
 -- changed).
 -- Lost reply: the second call answers -2.
 
--- Needs: now, record, place, cancelled, batches, followed, notes, producers, trim
+-- Needs: now, record, place, fence, batches, followed, notes, producers, trim
 id = key ~= '' and redis.call('HGET', keys, key) or id
 local task = read(redis.call('HGET', meta, id) or '')
 if not task or redis.call('ZSCORE', dead, id) then

@@ -128,7 +128,7 @@ if settings[9] then
 end
 local told = wanted and { 0, -1, math.floor(instant * 1000) } or { -5 }
 if looks or not (reply or wanted or taken.passed > 0) then
-  -- Needs: next, rest
+  -- Needs: moments, rest
   local event = next_event()
   if event and event <= instant and (not soonest or soonest > instant) then -- `next_event` was lost
     redis.call('HSET', conf, 'next_event', '0')

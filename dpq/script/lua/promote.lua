@@ -11,7 +11,7 @@
 -- stood alone are removed.
 -- Lost reply: safe to send again; the second call moves what is due then.
 
--- Needs: now, refusal, go_on, trim, batch_list, next, prune, upkeep, remember
+-- Needs: now, refusal, go_on, trim, batch_list, moments, prune, upkeep, remember
 local refused, format = refusal(redis.call('HGET', conf, 'format'))
 if refused then
   return refused

@@ -13,7 +13,7 @@
 -- cancelled.
 -- Lost reply: safe to send again; without ids the second call removes the next tasks.
 
--- Needs: now, record, place, cancelled, order, event, batches, followed, notes, producers, trim
+-- Needs: now, record, place, fence, order, event, batches, followed, notes, producers, trim
 local set = ({ ready = ready, delayed = delayed, invisible = invisible, waiting = waiting, dead = dead })[state]
 local members, removed, vacated = {}, 0, { [''] = true }
 for i = 5, #args do

@@ -25,7 +25,7 @@
 -- found. `until` is as in get. It changes nothing.
 -- Lost reply: safe to send again.
 
--- Needs: order, body, passes
+-- Needs: order, body, shape
 local sets = { ready = ready, delayed = delayed, invisible = invisible, waiting = waiting, dead = dead }
 local set, sizes, way = sets[state], max_bytes, newest == '1' and { 'REV' } or {}
 

@@ -1,6 +1,6 @@
 -- upkeep: do one bounded step of upkeep: end leases that ran out, move tasks that are due, and open groups.
--- Needs: now, record, groups, open_or_close, ended, counted, place, bury, batches, followed, followers, next, prune,
---        notes, event, anew, back
+-- Needs: now, record, groups, open_or_close, ended, counted, place, bury, batches, followed, followers, moments, prune,
+--        notes, event, begin
 -- Gives: upkeep(most, quiet), which returns how many entries it has moved. If it has moved `most`, call it again.
 --        `quiet` is as in admit (place).
 local function upkeep(most, quiet)
@@ -40,7 +40,7 @@ local function upkeep(most, quiet)
       local wait = spent and run_again(task, true)
       if wait then
         redis.call('HSET', meta, id, write(task))
-        back(id, task, wait, true)
+        put_back(id, task, wait, true)
       elseif spent then
         bury(id, task, spent)
       else

@@ -1,5 +1,5 @@
 -- merge: change the tasks that hold the keys of a push.
--- Needs: now, record, body, begin, anew, revise, notes, batches, place, notice
+-- Needs: now, record, body, begin, revise, notes, batches, place, notice
 -- Gives: merge_all(args, options, holders, reply), for the variables of push with these names. It does what
 --        on_duplicate says (not for "error": push then changes nothing), and adds the holders to the reply.
 

@@ -1,6 +1,8 @@
 -- place: put a due task into ready, or into waiting behind the head of its group.
--- Needs: notice, groups, heads, order, keep, open_or_close, ended, counted, notes, callers, booked, gate
+-- Needs: now, notice, groups, heads, order, keep, open_or_close, ended, counted, notes, callers, booked, gate
 -- Gives: enter(id, task), which puts a due task in its place;
+--        put_back(id, task, ms, free), which puts back a task that is in no set. It is ready `ms` from now. Until then
+--        it holds its group in order (counted), unless `free` is true;
 --        arrive(score, member), the same for a member of ready without a group;
 --        leave(id, task, lapsed), which takes a task out of the set that holds it;
 --        admit(quiet), to be called after the last of these. If tasks have become ready in this script, it wakes a
@@ -73,5 +75,17 @@ local function admit(quiet)
     end
   elseif admitted + arrived > 0 and not quiet then
     rouse(1, redis.call('HGET', conf, 'shut_until'))
+  end
+end
+
+local function put_back(id, task, ms, free)
+  if ms > 0 then
+    redis.call('ZADD', delayed, now + ms, id)
+    if not free then
+      hold(id, task)
+    end
+    notice(ms)
+  else
+    enter(id, task)
   end
 end
