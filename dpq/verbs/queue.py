@@ -323,11 +323,14 @@ class QueueOperations(
         for some in in_batches(acks, ACK_BATCH, lambda ack: len(ack[2])):
             batch = [task for task, _, _ in some]
             codes: list[Any] = [None] * len(batch)
-            todo: Sequence[int] = range(len(batch))
+            first: dict[Any, int] = {}
+            for i, task in enumerate(batch):
+                first.setdefault((leased(task).id, task.token), i)
+            todo = list(first.values())  # each task once, though it may be given twice
             while todo:  # repeat for the cron tasks that need a later time
                 args: list[Any] = [self._now()]
                 for i in todo:
-                    task = leased(batch[i])
+                    task = batch[i]
                     args += (task.id, _token(task, codes[i], some[i][1]))
                 read = partial(replies.read_codes, args[1::2])
                 if any(some[i][2] for i in todo):
@@ -336,6 +339,7 @@ class QueueOperations(
                 for i, code in zip(todo, found, strict=True):
                     codes[i] = code
                 todo = [i for i in todo if isinstance(codes[i], Later)]
+            codes = [codes[first[task.id, task.token]] for task in batch]
             done += [code == replies.DONE for code in codes]
             lost += [t.id for t, code in zip(batch, codes, strict=True) if code == Code.LEASE_LOST]
         if lost:

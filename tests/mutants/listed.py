@@ -396,8 +396,8 @@ keep_results | a result outlives its time where others are kept | lua/results
 -     if number and tonumber(expires) <= now then
 +     if false then
 results_in | what was not finished has a result | lua/results
-- and not passed[i] and not
-+ and not
+- and not passed[i] then
++ then
 progress.lua | an old delivery is not told that its lease is lost | lua/results
 - task and 1 or refused
 + 1

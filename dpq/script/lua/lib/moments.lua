@@ -1,7 +1,8 @@
--- moments: find moments in sorted sets. These need no more than ZRANGE: viewers have no ZCOUNT.
+-- moments: find moments in sorted sets. What viewers call needs no more than ZRANGE.
 -- Needs: now
 -- Gives: next_event(), the next moment at which time alone makes a task ready, ms, or nil;
---        past(set), how many members' moment has come, by some 20 looks at most.
+--        past(set), how many members' moment has come, by some 20 looks at most;
+--        over_caps(set, surplus, moment, most), the first members: those up to a moment, or as many as are too many.
 local function moment_at(set, rank)
   return tonumber(redis.call('ZRANGE', set, rank, rank, 'WITHSCORES')[2] or '')
 end
@@ -28,4 +29,9 @@ local function past(set)
     end
   end
   return low
+end
+
+local function over_caps(set, surplus, moment, most)
+  local over = redis.call('ZRANGEBYSCORE', set, '-inf', moment, 'LIMIT', '0', most)
+  return surplus > #over and redis.call('ZRANGE', set, '0', math.min(surplus, most) - 1) or over
 end

@@ -50,7 +50,6 @@ local function upkeep(most, quiet)
       end
     elseif raws[i] then
       rescue(id, raws[i])
-      end_unread(id)
     end
   end
   if #ids > 0 then
@@ -75,7 +74,6 @@ local function upkeep(most, quiet)
         end
       elseif raws[i] then
         rescue(id, raws[i])
-        end_unread(id)
       end
     end
   until released == known and followed.ended == 0 or most <= 0
