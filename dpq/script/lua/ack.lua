@@ -57,7 +57,7 @@ if noted then
   count_finished(ids, gone_at, again, raws)
 end
 if strays or awaited or #again > 0 or reports then
-  -- Needs: record, ended, place, begin, layout
+  -- Needs: record, ended, place, begin
   local settle, over = nil, {}
   if reports then
     -- Needs: true_up

@@ -24,7 +24,6 @@ if held ~= '' then
   held = held_now(scopes, held)
   was_probe = gate.probe == held
   if report ~= '' or string.find(cost, ',', 1, true) then
-    -- Needs: held
     permit_spent(scopes, held, report, cost, granted, true)
   end
   ended({ held, name, member ~= '' and member }, true) -- a probe that meets a 429 opens nothing

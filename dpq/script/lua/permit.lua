@@ -35,7 +35,6 @@ end
 local member, now_held = held_now(scopes, held), ''
 if ms == 0 then
   if report ~= '' then
-    -- Needs: held
     permit_spent(scopes, member, report, cost, moment)
   end
   ended({ member, name, mate ~= '' and mate })

@@ -66,7 +66,6 @@ if keyed then
   holders, claims, met, refused = claim_keys(ids, options, known, refused)
 end
 if tied then
-  -- Needs: tied
   refused = refused or find_waits(ids, options, known, holders)
 end
 fresh = fresh - met
@@ -97,7 +96,6 @@ if fresh > 0 then
   store(batch)
 end
 if tied then
-  -- Needs: tied
   join_batches(ids, options, known, holders)
 end
 
@@ -114,7 +112,6 @@ if others[1] then
   end
 end
 if #delays > 0 then
-  -- Needs: notice
   redis.call('ZADD', delayed, unpack(delays))
   notice(redis.call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2] - now)
 end
@@ -127,11 +124,9 @@ if met > 0 then
   merge_all(args, options, holders, reply)
 end
 if tied then
-  -- Needs: tied
   link(ids, options)
 end
 if surplus then
-  -- Needs: admission
   drop_worst(surplus)
 end
 -- Needs: notice

@@ -40,7 +40,7 @@ if state == '' then
     before = redis.call('ZLEXCOUNT', waiting, from, '(' .. place) + (first and 1 or 0)
     ahead = first and redis.call('ZRANK', ready, shown) or 0
   end
-  -- Needs: clears, order
+  -- Needs: clears
   local all = {} -- some of the tasks before it, then the task, by id
   local function add(set, rank, count)
     for _, each in ipairs(count > 0 and redis.call('ZRANGE', set, rank, rank + math.min(count, 99) - 1) or {}) do
