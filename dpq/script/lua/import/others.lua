@@ -1,5 +1,5 @@
 -- others: add what an import has beside tasks.
--- Needs: batch_list, batches, followed, now, seen
+-- Needs: now, batch_list, batches, seen, record, notes, followed
 -- Gives: key_holder(key), the id of the task that has a key, or nil;
 --        add_other(kind, name, text), for a gate, a batch or a seen key, unless the queue has one of that name; and
 --        for what comes behind all tasks.
@@ -27,7 +27,14 @@ local function add_other(kind, name, text)
       see_key(name, id, ends, group)
     end
   elseif kind == 'ahead' then
-    be_followed(name)
+    local raw = redis.call('HGET', meta, name)
+    local task = read(raw or '')
+    if not raw or redis.call('ZSCORE', dead, name) then
+      end_followed(name, AFTER .. '+', raw and 'dead' or 'done')
+    elseif task and not string.find(raw, FOLLOWED) then
+      set_note(task, AFTER, '+' .. (note_of(task, AFTER) or ''))
+      redis.call('HSET', meta, name, write(task))
+    end
   elseif kind == 'sealed' then
     local batch = batch_of(name)
     if batch.new or batch.callback ~= text then

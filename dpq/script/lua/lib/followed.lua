@@ -4,9 +4,8 @@
 -- wait has a "+" in front of that note, or alone. So its record is no short one, and ack_plain refuses it.
 -- In followers stand "id TAB follower" for each task that a task waits for; and "TAB how TAB id" for a task that has
 -- ended, until upkeep has released or buried all its followers (followers). How: done, dead or cancelled.
--- Needs: notice, notes, record
+-- Needs: notice, notes
 -- Gives: end_followed(id, notes, how), to be called when a task ends, with its notes or its record;
---        be_followed(id), which notes in a task that others wait for it; if it has ended, they hear of that;
 --        unfollow(id, notes), to be called when a task that may wait is removed, with its notes or its record;
 --        follow_again(id, notes), which stores the entries of a task that waits;
 --        followed.ended, how many tasks have ended so far in this script.
@@ -20,27 +19,21 @@ local function end_followed(id, notes, how)
   end
 end
 
-local function be_followed(id)
-  local raw = redis.call('HGET', meta, id)
-  local task = read(raw or '')
-  if not task or redis.call('ZSCORE', dead, id) then -- as if it ended now
-    end_followed(id, AFTER .. '+', raw and 'dead' or 'done')
-  elseif not string.find(task.options, FOLLOWED) then
-    set_note(task, AFTER, '+' .. (note_of(task, AFTER) or ''))
-    redis.call('HSET', meta, id, write(task))
+local function change_entries(verb, id, notes)
+  local _, ids = string.match(notes, WAITS)
+  for each in string.gmatch(ids or '', '[^\1]+') do
+    if verb == 'ZADD' then
+      redis.call('ZADD', followers, '0', each .. '\t' .. id)
+    else
+      redis.call('ZREM', followers, each .. '\t' .. id)
+    end
   end
 end
 
 local function unfollow(id, notes)
-  local _, ids = string.match(notes, WAITS)
-  for each in string.gmatch(ids or '', '[^\1]+') do
-    redis.call('ZREM', followers, each .. '\t' .. id)
-  end
+  change_entries('ZREM', id, notes)
 end
 
 local function follow_again(id, notes)
-  local _, ids = string.match(notes, WAITS)
-  for each in string.gmatch(ids or '', '[^\1]+') do
-    redis.call('ZADD', followers, '0', each .. '\t' .. id)
-  end
+  change_entries('ZADD', id, notes)
 end

@@ -78,8 +78,16 @@ local function link(ids, options)
       seal_batch(options[i].seals, id)
     end
     for _, each in ipairs(options[i] and options[i].waits or {}) do
+      local raw = redis.call('HGET', meta, each)
+      local task = read(raw or '')
+      if task and not string.find(task.options, FOLLOWED) then
+        set_note(task, AFTER, '+' .. (note_of(task, AFTER) or ''))
+        redis.call('HSET', meta, each, write(task))
+      end
       redis.call('ZADD', followers, '0', each .. '\t' .. id)
-      be_followed(each)
+      if not task or redis.call('ZSCORE', dead, each) then -- as if it died now
+        end_followed(each, AFTER .. '+', 'dead')
+      end
     end
   end
 end
