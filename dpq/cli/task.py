@@ -213,11 +213,10 @@ def list_(
 ) -> None:
     """Show dead tasks with their reason and last error; the newest first."""
     any_of_them = reason is None and group is None
-    skipped = max(0, q.stats().dead - count) if any_of_them else 0
-    listed = operations_of(q).dead_list
-    found = session_of(q).run(listed, 10**9, chosen_by(reason, group, None), skipped)
-    show_tasks(q.queue_name, TaskState.DEAD, found[: -count - 1 : -1], json)
-    if (more := skipped + len(found) - count) > 0:
+    chosen, most = chosen_by(reason, group, None), count if any_of_them else 10**9
+    found = session_of(q).run(operations_of(q).dead_list, most, chosen, newest=True)
+    show_tasks(q.queue_name, TaskState.DEAD, found[:count], json)
+    if (more := (q.stats().dead if any_of_them else len(found)) - count) > 0:
         talk(f"{more} more: dpq dead list -n {count + more}")
 
 

@@ -155,7 +155,7 @@ class Granted(NamedTuple):
 
 
 CHANGES = ("paused", "resumed", "quieted", "unquieted", "limit_set", "by_hand", "deployed")
-"""The kinds of events of what operators have done, and of deploys. Source: lua/lib/operator.lua."""
+"""The kinds of events of what operators have done, and of deploys. Source: lua/lib/event.lua."""
 
 FAILED_KINDS = ("failed", "lease_expired")
 """The kinds of events of attempts that have failed."""

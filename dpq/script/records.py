@@ -48,8 +48,8 @@ _OPTIONS = re.compile(
 )
 
 FOR_EVER_MS = 4_000_000_000_000_000
-"""The ms of `unique_for=math.inf`; lua/push/options.lua has the same number. With the ms since 1970
-the sum is still exact as a double, and larger than all other moments."""
+"""The ms of `unique_for=math.inf`: with the ms since 1970 the sum is still exact as a double, and
+larger than all other moments."""
 
 COMMON_ATTEMPTS = 10
 """The `max_attempts` that a short record leaves out; lib/record/record.lua has the same number."""

@@ -245,21 +245,6 @@ def read_stored(codec: Codec[P], task_id: str, reply: list[Any]) -> Task[P] | No
     return stored_task(codec, of_key or task_id, TaskState(name), until, record, body)
 
 
-def read_page(codec: Codec[P], state: TaskState, reply: list[Any]) -> list[Task[P]]:
-    """Read the reply of peek."""
-    return [
-        stored_task(
-            codec,
-            task_id.decode("utf-8", "replace"),
-            state,
-            b"0" if state is TaskState.READY else until,
-            record,
-            body,
-        )
-        for task_id, until, record, body in in_rows(reply, 4)
-    ]
-
-
 class Promoted(NamedTuple):
     """The result of one step of upkeep.
 

@@ -23,11 +23,10 @@ _LOOKS = 3
 STATES = ("waiting", "ready", "delayed", "invisible", "dead")
 
 CHECKED_PARTS = (
-    *(("check_limits", part) for part in ("settings", "limits", "tracked", "invisible")),
-    *(("check", part) for part in ("groups", "meta", "sums", *STATES)),
-    *(("check", part) for part in ("payload", "keys", "followers", "events")),
+    *("settings", "limits", "tracked", "leases", "groups", "meta", "sums", *STATES),
+    *("payload", "keys", "followers", "events"),
 )
-"""The scripts and parts that a check goes over; after sound sums, no state."""
+"""The parts that a check goes over; after sound sums, no state."""
 
 CHECK_PAGE = 200
 """Entries in one call of a check, which holds the server for about 2 ms."""
@@ -79,13 +78,13 @@ class BatchOperations(OperationsBase[P]):
         if problems:  # no other script can read a key of another type
             return problems
         sound = False
-        for name, part in CHECKED_PARTS:
+        for part in CHECKED_PARTS:
             args = partial(self._of_part, part)
             if part == "sums":
-                differ, _ = yield self._command(name, args("0"), replies.read_problems)
+                differ, _ = yield self._command("check", args("0"), replies.read_problems)
                 sound = differ == "0" and not problems
             elif not (sound and part in STATES):
-                for (found,) in (yield from self._pages(name, args, replies.read_problems)):
+                for (found,) in (yield from self._pages("check", args, replies.read_problems)):
                     problems += found
         problems += yield from self.check_batches()
         return problems

@@ -136,7 +136,7 @@ class BrowseOperations(LimitOperations, OperationsBase[P]):
             if not reply[1]:
                 break
             position = (reply[3].decode(), reply[4])
-            for id_, until, record, body, _, _ in in_rows(reply[5:], 6):
+            for id_, until, record, body in in_rows(reply[5:], 4):
                 name = id_.decode("utf-8", "replace")
                 tasks.append(stored_task(self._codec, name, state, until, record, body))
                 size -= len(body)

@@ -52,7 +52,6 @@ from dpq.script.replies import Batch, Kept, Promoted
 from dpq.script.task_ids import new_ids
 from dpq.verbs.base import BATCH_BYTES, Description, in_batches
 from dpq.verbs.batches import BatchOperations
-from dpq.verbs.browse import BrowseOperations
 from dpq.verbs.pushing import Checked, PushChecker, with_ids, with_times
 from dpq.verbs.stored import StoredOperations
 from dpq.verbs.workers import WorkerOperations
@@ -126,12 +125,7 @@ class Shortcut:
         self.pause = self.left = min(2 * self.pause + 1, LONGEST_PAUSE)
 
 
-class QueueOperations(
-    BrowseOperations[P],
-    WorkerOperations,
-    StoredOperations[P],
-    BatchOperations[P],
-):
+class QueueOperations(StoredOperations[P], WorkerOperations, BatchOperations[P]):
     """Every operation on a queue; those without a docstring are as in `DPQ` and `q.admin`.
 
     Of the `client`, only the address is read, by `dpq.otel`.
@@ -346,11 +340,14 @@ class QueueOperations(
         for some in in_batches(acks, ACK_BATCH, lambda ack: len(ack[2])):
             batch = [task for task, _, _ in some]
             codes: list[Any] = [None] * len(batch)
-            todo: Sequence[int] = range(len(batch))
+            first: dict[Any, int] = {}
+            for i, task in enumerate(batch):
+                first.setdefault((leased(task).id, task.token), i)
+            todo = list(first.values())  # each task once, though it may be given twice
             while todo:  # repeat for the cron tasks that need a later time
                 args: list[Any] = [self._now()]
                 for i in todo:
-                    task = leased(batch[i])
+                    task = batch[i]
                     args += (task.id, _token(task, codes[i], some[i][1]))
                 read = partial(replies.read_codes, args[1::2])
                 if any(some[i][2] for i in todo):
@@ -359,6 +356,7 @@ class QueueOperations(
                 for i, code in zip(todo, found, strict=True):
                     codes[i] = code
                 todo = [i for i in todo if isinstance(codes[i], Later)]
+            codes = [codes[first[task.id, task.token]] for task in batch]
             done += [code == replies.DONE for code in codes]
             lost += [t.id for t, code in zip(batch, codes, strict=True) if code == Code.LEASE_LOST]
         if lost:

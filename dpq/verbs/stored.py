@@ -6,13 +6,13 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 from pydantic_core import from_json
 
 from dpq.limits.cost import write_cost
 from dpq.model.errors import ConfigurationError, TaskNotFoundError
-from dpq.model.filter import filter_text, group_filter
+from dpq.model.filter import Filter, filter_text, group_filter
 from dpq.model.moments import moment_of
 from dpq.model.priority import priority_or_none
 from dpq.model.reports import QueueStats
@@ -24,13 +24,17 @@ from dpq.script.command import Command, Steps, all_of, leased, once, same, task_
 from dpq.script.records import UNREADABLE, make_task, reason_of
 from dpq.script.remembered import read_stats
 from dpq.script.values import in_rows, read_texts
-from dpq.verbs.base import BATCH_BYTES, PAGE, OperationsBase, in_batches
+from dpq.verbs.base import BATCH_BYTES, PAGE, in_batches
+from dpq.verbs.browse import BrowseOperations, Found
 
 T = TypeVar("T")
 
 
 FORGOTTEN = 500
 """Fields of results and progress, or seen keys, that are removed in one round trip."""
+
+START = Found([], 0, 1, None, 0)
+"""The page before the first one."""
 
 
 MAX_RESULTS = 1000
@@ -52,7 +56,7 @@ class Outcome(NamedTuple):
     told_by: int = 0
 
 
-class StoredOperations(OperationsBase[P]):
+class StoredOperations(BrowseOperations[P]):
     # Looking
 
     def get(self, id_: str | None, key: str | None) -> Steps[Task[P]]:
@@ -80,14 +84,11 @@ class StoredOperations(OperationsBase[P]):
         count = whole_number("n", count, 0, 10**9)
         passed = after is None or not task_id(after)
         tasks: list[Task[P]] = []
-        start = 0
-        while len(tasks) < count:
+        page = START
+        while page.left and len(tasks) < count:
             most = min(PAGE, count - len(tasks)) if passed else PAGE
-            page: list[Task[P]] = yield self._page(state, start, most)
-            if not page:
-                break
-            start += len(page)
-            for task in page:
+            page = yield from self._page(state, page, most)
+            for task in page.tasks:
                 if passed:
                     tasks.append(task)
                 passed = passed or task.id == after
@@ -95,9 +96,10 @@ class StoredOperations(OperationsBase[P]):
             raise TaskNotFoundError(str(after), self.queue_name, "peek after", state=state)
         return tasks[:count]
 
-    def _page(self, state: TaskState, start: int, count: int) -> Command[list[Task[P]]]:
-        read = partial(replies.read_page, self._codec, state)
-        return self._command("peek", [state.value, start, count, BATCH_BYTES], read)
+    def _page(
+        self, state: TaskState, before: Found, most: int, *, newest: bool = False
+    ) -> Steps[Found]:
+        return self.search(Filter(state), before.position, most, newest=newest)
 
     def stats(self) -> Steps[QueueStats]:
         return self.report("stats", [], read_stats)
@@ -207,17 +209,15 @@ class StoredOperations(OperationsBase[P]):
     # Dead letters
 
     def dead_list(
-        self, count: int, chosen: Callable[[DeadTask[P]], bool], start: int = 0
+        self, count: int, chosen: Callable[[DeadTask[P]], bool], *, newest: bool = False
     ) -> Steps[list[DeadTask[P]]]:
-        """List dead letters from a rank on, the longest dead first."""
+        """List dead letters, the longest dead first, or the newest."""
         count = whole_number("n", count, 0, 10**9)
         found: list[DeadTask[P]] = []
-        while len(found) < count:
-            page = yield self._page(TaskState.DEAD, start, PAGE)
-            if not page:
-                break
-            found += filter(chosen, page)
-            start += len(page)
+        page = START
+        while page.left and len(found) < count:
+            page = yield from self._page(TaskState.DEAD, page, PAGE, newest=newest)
+            found += filter(chosen, cast("list[DeadTask[P]]", page.tasks))
         return found[:count]
 
     def dead_replay(
@@ -271,18 +271,13 @@ class StoredOperations(OperationsBase[P]):
                 done += yield step(batch, last=i == len(batches))
             return done
         stats = yield from self.stats()
-        start, left = 0, stats.dead  # tasks that die meanwhile come behind these
-        last = False
-        while left > 0:
-            page = yield self._page(TaskState.DEAD, start, min(PAGE, left))
-            if not page:
-                break
-            batch = [task.id for task in page if chosen(task)]
-            last = left <= len(page) and bool(batch)
-            gone = (yield step(batch, last=last)) if batch else 0
-            done += gone
-            start += len(page) - gone
-            left -= len(page)
+        page, left, last = START, stats.dead, False  # tasks that die meanwhile come behind these
+        while page.left and left > 0:
+            page = yield from self._page(TaskState.DEAD, page, min(PAGE, left))
+            left -= page.looked
+            batch = [task.id for task in cast("list[DeadTask[P]]", page.tasks) if chosen(task)]
+            last = left <= 0 and bool(batch)
+            done += (yield step(batch, last=last)) if batch else 0
         if not done or not last:  # the changes of an earlier call may still need a confirmation
             yield step([], last=True)
         return done

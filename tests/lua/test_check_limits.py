@@ -1,4 +1,4 @@
-"""check_limits: every kind of damage to what limits keep is found, and a sound queue has none."""
+"""check: every kind of damage to what limits keep is found, and a sound queue has none."""
 
 from collections.abc import Callable
 

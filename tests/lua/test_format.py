@@ -54,8 +54,8 @@ def test_each_step_of_a_check_compares_the_format(q, probe, clock):
     probe.redis.hset(probe.key("conf"), "format", "5")
     probe.redis.hset(probe.key("meta"), "new", "a record of another form")
     before = probe.stored()
-    for name, part in CHECKED_PARTS:
-        assert probe.call(name, clock(), part, "0", 100)[0] == -8
+    for part in CHECKED_PARTS:
+        assert probe.call("check", clock(), part, "0", 100)[0] == -8
     assert probe.call("types", clock(), 1, 1)[0] == -8
     assert probe.stored() == before
 

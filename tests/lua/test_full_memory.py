@@ -548,8 +548,8 @@ def test_looks(stage: Stage) -> None:
 def test_no_verb_is_left_out() -> None:
     """Each script is asked at full memory, or only looks: one that is new must be named."""
     looking = (
-        "absent batches check check_batches check_limits dead_kinds drain events export find_groups"
-        " get glance held history names next_event peek result results scopes search"
+        "absent batches check check_batches dead_kinds drain events export find_groups"
+        " get glance held history names next_event result results scopes search"
         " stats survey types view why workers"
     )
     assert sorted({*GOES_ON, *ADDS, *looking.split()}) == script_names()

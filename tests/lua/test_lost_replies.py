@@ -26,7 +26,6 @@ from redis.retry import Retry
 from dpq import DPQ, Adaptive, Backoff, Push, RateLimit, TaskNotFoundError
 from dpq.limits.rules import LimitRules
 from dpq.link.internals import socket_of
-from dpq.model.filter import Filter
 from dpq.model.producer import Producer
 from dpq.registry.all_queues import Sieve, glance
 from dpq.script.assembly import script, script_names
@@ -508,7 +507,7 @@ def test_check_limits(server, q, probe, lossy, lose):
     q.set_limit(1, 10, group="g")
     q.push("x", group="g")
     probe.redis.hdel(probe.key("conf"), "gated")
-    with lose("check_limits"):
+    with lose("check"):
         assert [problem.subject for problem in lossy.check()] == ["gated"]
 
 
@@ -612,8 +611,7 @@ LOOKS: dict[str, tuple[Callable[[DPQ], object], object]] = {
     "get": (lambda q: q.get(key="k").payload, "ready"),
     "held": (lambda q: [(lease.group, lease.worker) for lease in q.admin.held()], [("g", None)]),
     "next_event": (lambda q: q.next_event(), 7),
-    "peek": (lambda q: [task.payload for task in q.peek()], ["ready"]),
-    "search": (lambda q: q._session.run(q._operations.search, Filter()).looked, 1),
+    "search": (lambda q: [task.payload for task in q.peek()], ["ready"]),
     "names": (lambda q: isinstance(q._session.run(q._operations.names), list), True),
     "survey": (lambda q: q._session.run(q._operations.survey).limits, 1),
     "scopes": (lambda q: [state.group for state in q.admin.limits()], [None, "g"]),

@@ -15,8 +15,8 @@ def search(probe: Any, state: str = "ready", **said: Any) -> tuple[list[Any], li
     given |= {"least": "", "text": "", "reason": "", "fault": "-", "recurs": 0}
     given |= {"blind": 0, "highest": "", "prefix": "", "age": "", "time": ""} | said
     reply = probe.call("search", state, *(given[name] for name in names))
-    assert len(reply[5:]) % 6 == 0
-    return reply[:5], [id_.decode() for id_ in reply[5::6]]
+    assert len(reply[5:]) % 4 == 0
+    return reply[:5], [id_.decode() for id_ in reply[5::4]]
 
 
 @pytest.mark.parametrize("state", list(TaskState))
@@ -39,6 +39,12 @@ def test_search_is_peek(q, probe, state):
         assert head[2] == len(wanted) - len(found)
     assert found == wanted
     assert probe.stored() == before
+
+
+def test_bytes_bound(q, probe):
+    """One call answers at most so many bytes of payloads, but the first task in any case."""
+    q.push_many([Push("x" * 98)] * 3)  # 100 bytes of JSON
+    assert [len(search(probe, max_bytes=most)[1]) for most in (250, 1)] == [2, 1]
 
 
 def test_search_by_group(q, probe):

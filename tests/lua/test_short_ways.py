@@ -136,10 +136,7 @@ def test_as_push(q, clock, probe, redis, order):
 
 UNPUSHED = {
     "known": lambda probe: [probe.call("push", 0, *PUSHED[3:]), *PUSHED][1:],
-    "group": lambda probe: [*PUSHED, "c", "0", f" 0\t{'g' * 201}\n1"],
     "full": lambda probe: [*PUSHED, "c", '{"priority":"0","max_attempts":9}', "1"],
-    "long id": lambda probe: [*PUSHED, "c" * 201, *PUSHED[1:3]],
-    "long": lambda probe: [*PUSHED, "c", "0", " 0\t\n" + "1" * 1000],
     "costs": lambda probe: [*PUSHED, "?"],
     "payloads": lambda probe: [probe.redis.hset(probe.key("conf"), "payloads", "apart"), *PUSHED][
         1:

@@ -37,7 +37,7 @@ let_go | a task runs when the first of those before it has ended | lua/followers
 push.lua | FIFO is LIFO and the other way round | contract/order
 - lifo and 999999999999999 - place or place
 + lifo and place or 999999999999999 - place
-anew | what comes back in a LIFO queue gets a FIFO place | lua/recurring lua/ack
+start_over | what comes back in a LIFO queue gets a FIFO place | lua/recurring lua/ack
 - place = 999999999999999 - place
 + place = place + 0
 encode_priority | integers that no double holds are equal | unit/order
@@ -60,7 +60,7 @@ Leases.cancel | a heartbeat tells nobody of a cancelled task
 + if False:
 
 # Order of a group over retries
-back | the next task runs while the first one waits for its retry | lua/in_order
+put_back | the next task runs while the first one waits for its retry | lua/in_order
 - if not free then
 + if false then
 unhold | a group is held for ever once its first task is cancelled | lua/in_order
@@ -396,8 +396,8 @@ keep_results | a result outlives its time where others are kept | lua/results
 -     if number and tonumber(expires) <= now then
 +     if false then
 results_in | what was not finished has a result | lua/results
-- and not passed[i] and not
-+ and not
+- and not passed[i] then
++ then
 progress.lua | an old delivery is not told that its lease is lost | lua/results
 - task and 1 or refused
 + 1
@@ -533,7 +533,7 @@ TransportBase._request_to_send | a redirect of httpx carries the key to another 
 -         return sent
 +         return request
 judge | tasks take the lease of a caller who must be this member | lua/acquire_members
--  or mate and callers().kept(mate, score, raw) or at
+-  or mate and kept_for(mate, score, raw) or at
 +  or at
 Exchange._tell_spent | a function that fails spoils the answer | contract/true_up_http
 -         except Exception as error:  # the caller's function: its

@@ -429,7 +429,7 @@ CALLS: dict[str, Callable[[DPQ[Any], Any], Any]] = {
     "dead.list": lambda q, t: q.dead.list(),
     "check": lambda q, t: q.check(),
     "promote": lambda q, t: q.promote(),
-    "update": lambda q, t: q.update(q.peek(1)[0].id, priority=3),
+    "update": lambda q, t: q.update(key="k", priority=3),
     "cancel": lambda q, t: q.cancel(t.id),
     "forget": lambda q, t: q.admin.forget("seen"),
     "pause": lambda q, t: q.pause(),

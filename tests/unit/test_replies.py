@@ -7,6 +7,7 @@ import pytest
 from dpq import ConfigurationError, TaskState
 from dpq.model.payload import Codec
 from dpq.script import replies
+from dpq.script.records import stored_task
 
 CODEC: Codec[Any] = Codec(Any, 1000)
 EARLIER = b"12 1 3 2 - 0 10 1 500 2.5 1700000000000 0 0 1000000000000007\t\t\t\t"  # no letter
@@ -21,17 +22,13 @@ RECORD = b"12 1 3 2 - 0 f1700000000000 1000000000000007 10 2.5 1 500 0 0" + NAME
 def test_no_record_when_looked_at(record):
     """What is no record is shown as such, with what it has as its payload."""
     for state in TaskState:
-        [task] = (
-            replies.read_page(CODEC, state, [b"id", b"5 7", record, b"1"][:4])
-            if state is TaskState.READY
-            else replies.read_page(CODEC, state, [b"id", b"5", record, b"1"])
-        )
+        task = stored_task(CODEC, "id", state, b"5", record, b"1")
         assert (task.id, task.payload, task.last_error) == ("id", 1, "bad record")
 
 
 def test_unreadable_when_looked_at():
     """The payload of a live task that does not validate comes as its text."""
-    [task] = replies.read_page(NUMBERS, TaskState.READY, [b"id", b"0", RECORD, b'"x"'])
+    task = stored_task(NUMBERS, "id", TaskState.READY, b"0", RECORD, b'"x"')
     assert (task.id, task.payload) == ("id", '"x"')
 
 

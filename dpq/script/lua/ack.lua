@@ -3,9 +3,9 @@
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
 --       tracked batches followers results recent
 -- ARGV[1]  time       ms, or "" for the server's clock
--- ARGV[2..]            a task: id, token, ... For a cron task, "token TAB line TAB ms ms ..." stands instead, with the
---                     times at which the task may come back. Behind either may stand a group separator (29) and the
---                     units that the task has spent, as in spent
+-- ARGV[2..]            a task: id, token, ...; each task once. For a cron task, "token TAB line TAB ms ms ..." stands
+--                     instead, with the times at which the task may come back. Behind either may stand a group
+--                     separator (29) and the units that the task has spent, as in spent
 -- ARGV[last] results   only if tasks have some: for each task its line, "ms to keep JSON" or ""; each line ends with a
 --                     line feed
 --
@@ -36,7 +36,7 @@ for i, id in ipairs(ids) do
   else
     if token ~= claim then
       reports = reports or {}
-      reports[id] = reports[id] or string.match(claim, SPENT .. '(.*)$')
+      reports[id] = string.match(claim, SPENT .. '(.*)$')
     end
     noted = noted or rest and (key ~= '' or string.find(raw, '[\25\27]'))
     if rest and (rerun ~= '0' or recurs ~= '') then
@@ -57,15 +57,14 @@ if noted then
   count_finished(ids, gone_at, again, raws)
 end
 if strays or awaited or #again > 0 or reports then
-  -- Needs: record, ended, place, anew, begin, layout, back
-  local settle, left, over = nil, {}, {}
+  -- Needs: record, ended, place, begin
+  local settle, over = nil, {}
   if reports then
     -- Needs: true_up
     settle = true_up
     for n, id in ipairs(gone) do
-      local report, task = reports[id], reports[id] and read(raws[gone_at[n]])
-      reports[id] = nil -- the call may name a task twice: its units count once
-      if task then true_up(task, report) end
+      local task = reports[id] and read(raws[gone_at[n]])
+      if task then true_up(task, reports[id]) end
     end
   end
   for n, id in ipairs(gone) do
@@ -73,11 +72,10 @@ if strays or awaited or #again > 0 or reports then
     if awaited then
       add_ended(over, id, raw)
     end
-    if strays and not left[id] then
+    if strays then
       leave(id, read(raw) or { order = '', group = '', aging = '0', priority = 0 })
       vacated[string.match(raw, GROUP) or ''] = true
     end
-    left[id] = true
   end
   ended(over)
   for _, i in ipairs(again) do
@@ -86,7 +84,7 @@ if strays or awaited or #again > 0 or reports then
       at, after = next_due(task, args[2 * i + 1])
     end
     if not task or task.token == '0' or task.deliveries == '0' then
-      -- Its record cannot be read: the task dies when its lease ends. Or it is named twice, or has failed for good.
+      -- Its record cannot be read: the task dies when its lease ends. Or it has failed for good.
       reply[#reply + 1], reply[#reply + 2] = i, task and 0 or -1
     elseif not at then
       reply[#reply + 1], reply[#reply + 2] = i, after .. task.schedule
@@ -96,9 +94,9 @@ if strays or awaited or #again > 0 or reports then
       end
       leave(id, task)
       count_time(task.token, 1000)
-      local wait = anew(task, at)
+      local wait = start_over(task, at)
       redis.call('HSET', meta, id, write(task))
-      back(id, task, wait, true)
+      put_back(id, task, wait, true)
     end
   end
   admit()
@@ -107,10 +105,7 @@ if #gone > 0 then
   if apart then
     redis.call('HDEL', payload, unpack(gone))
   end
-  local removed = redis.call('HDEL', meta, unpack(gone))
-  if removed < #gone then -- the call named a task twice: store_times counts it twice
-    redis.pcall('HINCRBY', stats, 'acked', removed - #gone)
-  end
+  redis.call('HDEL', meta, unpack(gone))
 end
 store_times('r')
 if awaited then

@@ -27,10 +27,6 @@
 -- Lost reply: the second call charges the units again, and the first lease stays until its end; or the caller stands
 -- in the line twice, until its first place is forgotten, seconds later.
 
-if #group > 301 then
-  return redis.error_reply('ERR DPQ: the group is too long: at most 200 bytes, a member 100')
-end
-
 -- Needs: now, refusal, go_on, rules, gate, opens, keep, estimate, gates_of, booked, booking, stand
 local settings = redis.call('HMGET', conf, 'format', 'aging', 'aging_since', 'order', 'queue_rules', 'queue_gate',
   'token')
@@ -42,7 +38,7 @@ go_on()
 seen.texts = { settings[5], settings[6] }
 local name, member = string.match(group, '^([^\t]*)\t?(.*)$')
 priority = settings[4] == 'min' and -priority or priority
-local score, place = place_in_line(standing_at, priority, id, settings[2], settings[3])
+local score, place = place_of_caller(standing_at, priority, id, settings[2], settings[3])
 local scopes, units, added, tells, moved = gates_of(name, member, cost, -score, held, pin)
 if not scopes then
   return { -2, units }

@@ -17,7 +17,7 @@
 -- another version of its program than the one before, an event says so.
 -- Lost reply: safe to send again; the second call's time then counts. The next heartbeat has the same answer.
 
--- Needs: now, operator
+-- Needs: now, event
 redis.pcall('HDEL', workers, '') -- as in go_on
 local more, mark = id .. '\t', id .. '\tquiet' -- fields of their own; all of a worker have the time of one heartbeat
 local told

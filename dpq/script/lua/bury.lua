@@ -15,7 +15,7 @@
 -- Returns 1; or 0, -1 or -13 as fence does, and nothing has changed.
 -- Lost reply: safe to send again, the second answer is 0. The event of many is then added twice.
 
--- Needs: now, record, rank, fence, place, bury, anew, back, times, producers, event, operator
+-- Needs: now, record, rank, fence, place, bury, begin, times, producers, event
 if id == '' then
   tell_change('by_hand', '', reason, 'by', told)
   return 1
@@ -39,7 +39,7 @@ task.delivery = 'b'
 local wait = run_again(task)
 if wait then
   redis.call('HSET', meta, id, write(task))
-  back(id, task, wait, true)
+  put_back(id, task, wait, true)
 else
   bury(id, task, reason, true)
 end

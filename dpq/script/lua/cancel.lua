@@ -11,7 +11,7 @@
 -- changed).
 -- Lost reply: the second call answers -2.
 
--- Needs: now, record, place, cancelled, batches, followed, producers, trim
+-- Needs: now, record, place, fence, batches, followed, notes, producers, trim
 id = key ~= '' and redis.call('HGET', keys, key) or id
 local task = read(redis.call('HGET', meta, id) or '')
 if not task or redis.call('ZSCORE', dead, id) then
@@ -23,7 +23,7 @@ note_cancelled(id, task)
 leave(id, task)
 redis.pcall('PUBLISH', 'dpq:calls:{' .. string.match(meta, '^dpq:{([^{}]*)') .. '}', id) -- as in keep_results
 forget(id, task)
-batching().count(batch_in(task.options), 'left', 'removed')
+count_in_batch(string.match(task.options, OF_BATCH), 'left', 'removed')
 end_followed(id, task.options, 'cancelled')
 unfollow(id, task.options)
 admit()

@@ -1,10 +1,11 @@
 -- check: find broken invariants in a bounded part of the stored data. It changes nothing.
 --
--- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf wake tick batches followers recent
+-- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats limits gates tracked batches
+--       followers recent
 -- ARGV[1]  time       ms, or "" for the server's clock
--- ARGV[2]  part       groups, meta, payload, keys, followers; events (moments that next_event lacks); sums (if each
---                     record is in one state, and there are as many entries as records, no entry lacks a record);
---                     else waiting, ready, delayed, invisible, dead
+-- ARGV[2]  part       groups, meta, payload, keys, followers; waiting, ready, delayed, invisible, dead; settings;
+--                     limits; tracked; leases (which tracked lacks); events (moments that next_event lacks); sums (if
+--                     each record is in one state, and there are as many entries as records, no entry lacks a record)
 -- ARGV[3]  cursor     0 to begin
 -- ARGV[4]  count      entries to check, about
 --
@@ -17,10 +18,9 @@ local refused = refusal(redis.call('HGET', conf, 'format'))
 if refused then
   return refused
 end
--- Needs: record, heads, member, problem, diagnose, waits
+-- Needs: record, heads, order, problem, diagnose, waits, limited
 if part == 'events' then
   local bound = tonumber(redis.call('HGET', conf, 'next_event') or '') or 1 / 0
-  reply[1] = '0'
   for name, set in pairs({ delayed = delayed, invisible = invisible, closed = closed }) do
     local first = redis.call('ZRANGE', set, 0, 0, 'WITHSCORES')
     if first[2] and tonumber(first[2]) < bound then
@@ -39,6 +39,10 @@ if part == 'sums' then
     entries = entries + redis.call('ZCARD', set)
   end
   return { entries == redis.call('HLEN', meta) and '0' or '1' }
+end
+if part == 'settings' then
+  look_at_settings()
+  return reply
 end
 local set, page = page_of(part, cursor, count)
 
@@ -75,6 +79,12 @@ for i = 1, #page[2], 2 do
     look_at_wait(name, value)
   elseif set == followers then
     look_at_follower(name)
+  elseif set == limits then
+    look_at_rules(name == 'groups' and '*' or string.match(name, '^group:(.*)$') or name, value)
+  elseif set == tracked then
+    look_at_tracked(name)
+  elseif part == 'leases' then
+    look_at_lease(name)
   elseif set == groups and string.byte(name) == 9 then -- what a group has spent (shares)
     if not string.find(value, '^%d[%d.e+-]* %d[%d.e+-]* ?%S* ?[%d.e+-]*$') then
       problem('bad share', string.sub(name, 2), value)

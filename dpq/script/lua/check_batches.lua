@@ -8,7 +8,7 @@
 -- same task.
 -- Lost reply: safe to send again.
 
--- Needs: refusal, batches, scan
+-- Needs: refusal, notes, scan
 local refused = refusal(redis.call('HGET', conf, 'format'))
 if refused then
   return refused
@@ -16,7 +16,7 @@ end
 local page = scan('HSCAN', meta, cursor, most)
 local reply = { page[1] }
 for i = 1, #page[2], 2 do
-  local id, batch = page[2][i], batch_in(page[2][i + 1])
+  local id, batch = page[2][i], string.match(page[2][i + 1], OF_BATCH)
   if batch then
     local n = #reply
     reply[n + 1], reply[n + 2], reply[n + 3] = id, batch, redis.call('ZSCORE', dead, id) and 'dead' or 'left'

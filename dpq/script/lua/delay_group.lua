@@ -10,18 +10,13 @@
 -- Returns 1. However many tasks wait in the group, the call moves a single entry.
 -- Lost reply: safe to send again; the time then counts from the second call.
 
-if #group > 200 or #member > 100 then
-  return redis.error_reply('ERR DPQ: the group is too long: at most 200 bytes, a member 100')
-end
-
 -- Needs: now, gate, open_or_close, place, go_on, event, notice
 go_on()
 local gate = gate_of(member == '' and group or group .. '\t' .. member)
 local without_end = ms == math.huge
 if ms > 0 then
   gate.opens, gate.why, gate.changed = without_end and UNTIL_OPENED or now + ms, 'h', true
-  -- Needs: mark
-  mark()
+  redis.call('HSET', conf, 'gated', '1')
   tell('closed', group, member, '', without_end and 'until it is opened' or string.format('until %.0f', now + ms))
 else
   if gate.opens > 0 or gate.probe == 'p' or gate.told then

@@ -14,7 +14,7 @@
 -- scope that is only closed. What tasks take is read from up to 200 of them.
 -- Lost reply: safe to send again.
 
--- Needs: now, past, groups, member, rules, gate, clears, bare
+-- Needs: now, moments, groups, order, rules, gate, clears, bare
 seen.count = 2
 local heavy = redis.call('HGET', conf, 'heavy') == '1'
 local scopes, known, seen_of, order = { '', '*' }, { [''] = true, ['*'] = true }, {}, {}

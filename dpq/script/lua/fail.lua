@@ -20,7 +20,7 @@
 local claim = token
 token = string.match(token, '^%d*')
 
--- Needs: now, record, rank, fence, place, bury, anew, begin, times, event, back
+-- Needs: now, record, rank, fence, place, bury, begin, times, event
 local task, refused = fence(id, token, 'f')
 if not task then
   return refused
@@ -44,7 +44,7 @@ store_times('f')
 redis.pcall('HINCRBY', stats, 'failed', 1)
 tell_error('failed', id, task, message, source)
 if at then
-  ms = anew(task, at)
+  ms = start_over(task, at)
   task.token = token -- so that the same call, sent again, finds its work done
 elseif counts then
   task.attempts = task.attempts + 1
@@ -61,6 +61,6 @@ elseif spent and not at then
   return 1
 end
 redis.call('HSET', meta, id, write(task))
-back(id, task, ms)
+put_back(id, task, ms)
 admit()
 return 1

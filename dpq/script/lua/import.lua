@@ -24,7 +24,7 @@
 -- * {-3, line, holder}: another task has the key. {-4, line, id}: the id is that of a task of another group or key.
 -- Lost reply: safe to send again; nothing is added twice, but then the tasks are not counted as added.
 
--- Needs: now, refusal, record, rank, body, place, counted, notice, operator, notes, followed, others
+-- Needs: now, refusal, record, rank, body, place, counted, notice, event, notes, followed, others
 local settings = redis.call('HMGET', conf, 'format', 'fairness', 'payloads', 'imported', 'order')
 local refused = not settings[1] and { 1 } or refusal(settings[1])
 if refused then

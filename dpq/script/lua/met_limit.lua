@@ -15,17 +15,15 @@
 -- Returns 1. As in rate_limited; the limit learns only if this permit was granted after the last one that taught it.
 -- Lost reply: safe to send again; the time then counts from the second call.
 
--- Needs: now, go_on, gate, ended, place, met, held
+-- Needs: now, go_on, gate, ended, place, met, held, true_up
 go_on()
 local name, member = string.match(group, '^([^\t]*)\t?(.*)$')
 local gate, was_probe = gate_of(scope == 'queue' and '' or scope == 'group' and name or group), false
 if held ~= '' then
-  local scopes = { '', name ~= '' and name or nil }
-  scopes[#scopes + 1] = member ~= '' and group or nil
+  local scopes = scopes_of(name, member)
   held = held_now(scopes, held)
   was_probe = gate.probe == held
   if report ~= '' or string.find(cost, ',', 1, true) then
-    -- Needs: held
     permit_spent(scopes, held, report, cost, granted, true)
   end
   ended({ held, name, member ~= '' and member }, true) -- a probe that meets a 429 opens nothing

@@ -7,7 +7,7 @@
 -- followers are not released yet; -1 if there is none.
 -- Lost reply: safe to send again.
 
--- Needs: now, next
+-- Needs: now, moments
 local event = next_event()
 if string.byte(redis.call('ZRANGE', followers, '0', '0')[1] or '') == 9 then -- an end (followed)
   return 0

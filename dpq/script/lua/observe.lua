@@ -14,16 +14,12 @@
 -- takes as much. An answer with the same reset (within 2 s) never raises the units left.
 -- Lost reply: safe to send again; the time then counts from the second call.
 
-if #scope > 301 then
-  return redis.error_reply('ERR DPQ: the group is too long: at most 200 bytes, a member 100')
-end
-
 -- Needs: now, refusal
 local refused = refusal(redis.call('HGET', conf, 'format'))
 if refused then
   return refused
 end
--- Needs: gate, open_or_close, ended, place, go_on, mark, held, booked, record, notes
+-- Needs: gate, open_or_close, ended, place, go_on, held, booked, record, notes
 local MOST_COUNTED, SAME_MS = 400, 2000 -- at most that many leases are searched; hosts say whole seconds
 local DAY_MS = 86400000 -- no budget lasts longer (meters)
 
@@ -127,7 +123,7 @@ gate.meters, gate.told, gate.changed = meters, true, true
 if scope == '' then
   stirred[''] = true -- waiters sleep until a moment of the old budget
 else
-  mark()
+  redis.call('HSET', conf, 'gated', '1')
   open_or_close(name)
 end
 admit()

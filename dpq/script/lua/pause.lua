@@ -8,7 +8,7 @@
 -- Returns 1.
 -- Lost reply: safe to send again; the time then counts from the second call.
 
--- Needs: now, go_on, operator
+-- Needs: now, go_on, event
 go_on()
 by = by ~= '' and 'by ' .. by or ''
 if ms == '0' then

@@ -16,18 +16,17 @@
 -- Lost reply: safe to send again; the second call finds the lease by its id. Spent units are stored only while the
 -- lease has not ended.
 
--- Needs: now, go_on, gate, open_or_close, ended, place, line, held
+-- Needs: now, go_on, gate, open_or_close, ended, place, line, held, true_up
 go_on()
 local name, mate = string.match(group, '^([^\t]*)\t?(.*)$')
-local scopes = { '', name ~= '' and name or nil }
-scopes[#scopes + 1] = mate ~= '' and group or nil
+local scopes = scopes_of(name, mate)
 if unused == '1' and (tonumber(moment) or 0) > instant then
   -- Needs: freed
   free_moment(scopes, tonumber(moment), cost)
 end
 if string.byte(held) ~= 126 then
   for i, scope in ipairs(scopes) do
-    local left = the_line().leave(gate_of(scope), held)
+    local left = leave_line(gate_of(scope), held)
     stirred[scopes[math.min(i, 2)]] = left or stirred[scopes[math.min(i, 2)]]
   end
   admit()
@@ -36,7 +35,6 @@ end
 local member, now_held = held_now(scopes, held), ''
 if ms == 0 then
   if report ~= '' then
-    -- Needs: held
     permit_spent(scopes, member, report, cost, moment)
   end
   ended({ member, name, mate ~= '' and mate })
@@ -54,8 +52,7 @@ for _, scope in ipairs(scopes) do
   end
 end
 if now_held ~= '' and name ~= '' then -- the lease stands in the gate, also without a limit
-  -- Needs: mark
-  mark()
+  redis.call('HSET', conf, 'gated', '1')
 end
 admit()
 return now_held

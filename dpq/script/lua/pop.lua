@@ -43,7 +43,7 @@ if paused and (paused == 'inf' or (tonumber(paused) or 0) > now) then
   return rest(waiter, format, tonumber(paused ~= 'inf' and paused or ''))
 end
 if soonest and not (soonest > instant) then -- NaN comes here, too: the moment is unknown
-  -- Needs: upkeep, go_on
+  -- Needs: upkeep
   go_on()
   moved, soonest = upkeep(batch, true), 0
   if moved >= batch then
@@ -91,7 +91,6 @@ repeat
   elseif ahead and grouped and judge and enough and not early.groups and #metas < 2 * most and taken.passed < batch then
     after_all()
     early.groups = true
-    -- Needs: soon
     enough = open_soon(most - #metas / 2, at_last) == 0
   end
 until enough or #metas >= 2 * most
@@ -114,21 +113,18 @@ if #metas > 0 then
     notice(least)
   end
   if (tonumber(waiter) or moved > 0) and not looks then
-    -- Needs: rest
     pass_on(tonumber(waiter), at_last)
   end
 end
 if #rotten > 0 then
-  -- Needs: change
   discard(rotten)
 end
 if settings[9] then
-  -- Needs: change
   make_room(metas, rotten)
 end
 local told = wanted and { 0, -1, math.floor(instant * 1000) } or { -5 }
 if looks or not (reply or wanted or taken.passed > 0) then
-  -- Needs: next, rest
+  -- Needs: moments
   local event = next_event()
   if event and event <= instant and (not soonest or soonest > instant) then -- `next_event` was lost
     redis.call('HSET', conf, 'next_event', '0')

@@ -91,7 +91,7 @@ if limited and now % 64 == 0 then
   as_table(gates, true)
 end
 if limited and emptied > 0 then
-  -- Needs: has_ended
+  -- Needs: prune
   drop_ended(2 * emptied)
 end
 if text then

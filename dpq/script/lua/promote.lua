@@ -11,7 +11,7 @@
 -- stood alone are removed.
 -- Lost reply: safe to send again; the second call moves what is due then.
 
--- Needs: now, refusal, go_on, trim, batch_list, next, prune, upkeep, remember
+-- Needs: now, refusal, go_on, trim, batch_list, moments, prune, upkeep, remember
 local refused, format = refusal(redis.call('HGET', conf, 'format'))
 if refused then
   return refused
@@ -36,7 +36,7 @@ if redis.call('EXISTS', recent) == 1 then
   moved = math.max(moved, prune_seen(batch))
 end
 if redis.call('EXISTS', batches) == 1 then
-  batch_list().prune(batch)
+  prune_batches(batch)
 end
 local event = next_event()
 remember()

@@ -13,7 +13,7 @@
 -- cancelled.
 -- Lost reply: safe to send again; without ids the second call removes the next tasks.
 
--- Needs: now, record, place, cancelled, member, operator, batches, followed, producers, trim
+-- Needs: now, record, place, fence, order, event, batches, followed, notes, producers, trim
 local set = ({ ready = ready, delayed = delayed, invisible = invisible, waiting = waiting, dead = dead })[state]
 local members, removed, vacated = {}, 0, { [''] = true }
 for i = 5, #args do
@@ -31,7 +31,7 @@ for _, member in ipairs(members) do
     end
     leave(id, task)
     vacated[task.group] = true
-    batching().count(state ~= 'dead' and batch_in(task.options), 'left', 'removed')
+    count_in_batch(state ~= 'dead' and string.match(task.options, OF_BATCH), 'left', 'removed')
     end_followed(id, task.options, 'cancelled')
     unfollow(id, task.options)
   end

@@ -25,27 +25,34 @@
 if #args == 1 then
   return { 2, stamp }
 end
--- Needs: bounds, refusal
-local ids, group_of, others_too, wrong = bounded(args)
-local options, surplus, tied = {}, nil, false
+-- Needs: refusal
+local ids, group_of, options, others_too, tied, surplus = {}, {}, {}, false, false, nil
+for i = 2, #args, 3 do
+  ids[#ids + 1] = args[i]
+  if string.byte(args[i + 1]) == 123 then -- "{": options
+    others_too = true
+  else
+    group_of[#ids] = string.match(args[i + 2], '\t([^\n]*)')
+  end
+end
 if others_too then
   -- Needs: options
-  options, wrong, tied = read_options(args)
+  options, tied = read_options(args)
 end
 local settings = redis.call('HMGET', conf, 'format', 'order', 'aging', 'aging_since', 'fairness', 'shut_until',
   'bounded', 'payloads')
-local refused = wrong or not settings[1] and { 1 } or refusal(settings[1])
+local refused = not settings[1] and { 1 } or refusal(settings[1])
 if refused then
   return refused
 end
 if settings[2] == 'min' then
-  -- Needs: turn_all
+  -- Needs: rank
   turn_all(args, options)
 end
 local holders, claims, fresh, keyed, met = {}, nil, 0, false, 0
 local known = redis.call('HMGET', meta, unpack(ids))
 if tied then
-  -- Needs: join
+  -- Needs: tied
   refused = late_for_batch(ids, options, known)
 end
 for i = 1, #ids do
@@ -59,7 +66,6 @@ if keyed then
   holders, claims, met, refused = claim_keys(ids, options, known, refused)
 end
 if tied then
-  -- Needs: follow
   refused = refused or find_waits(ids, options, known, holders)
 end
 fresh = fresh - met
@@ -90,7 +96,6 @@ if fresh > 0 then
   store(batch)
 end
 if tied then
-  -- Needs: join
   join_batches(ids, options, known, holders)
 end
 
@@ -107,7 +112,6 @@ if others[1] then
   end
 end
 if #delays > 0 then
-  -- Needs: notice
   redis.call('ZADD', delayed, unpack(delays))
   notice(redis.call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2] - now)
 end
@@ -120,12 +124,9 @@ if met > 0 then
   merge_all(args, options, holders, reply)
 end
 if tied then
-  -- Needs: join, follow
-  seal_all(ids, options)
   link(ids, options)
 end
 if surplus then
-  -- Needs: admission
   drop_worst(surplus)
 end
 -- Needs: notice

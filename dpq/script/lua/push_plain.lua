@@ -5,7 +5,7 @@
 -- ARGV[2..]           plain tasks, as push has them: id, score, "max priority TAB group LF" and payload
 --
 -- Returns {0} or {1} as push does. {-5}: the caller is to call push; nothing has changed, except that a damaged
--- sequence may have grown. This is the reply if a task has another form or is stored already; if the queue has bounds,
+-- sequence may have grown. This is the reply if a task has options or is stored already; if the queue has bounds,
 -- aging, turns, another format or payloads apart from records; and if its tasks have costs while a group is closed.
 -- Lost reply: the second call finds the tasks stored, and so does push.
 
@@ -20,12 +20,11 @@ if format ~= '05' or settings[6] or now >= 2 ^ 44 or #args % 3 ~= 1
 end
 local ids, group_of, grouped = {}, {}, false
 for i = 2, #args, 3 do
-  local id, body = args[i], args[i + 2]
-  local group = string.match(body, '^%d* %-?%d+\t([^\t\n]*)\n')
-  if not group or not tonumber(args[i + 1]) or #id > 200 or #body - #group > 1000 or #group > 200 then
+  local group = string.match(args[i + 2], '\t([^\n]*)')
+  if not tonumber(args[i + 1]) then -- options
     return { -5 }
   end
-  ids[#ids + 1] = id
+  ids[#ids + 1] = args[i]
   group_of[#ids], grouped = group, grouped or group ~= ''
 end
 if grouped and settings[8] == '1' and redis.call('EXISTS', closed) == 1 then
@@ -37,7 +36,7 @@ for i, known in ipairs(redis.call('HMGET', meta, unpack(ids))) do
   end
 end
 if settings[2] == 'min' then
-  -- Needs: turn_all
+  -- Needs: rank
   turn_all(args, {})
 end
 local count, lifo = #ids, settings[2] == 'lifo'

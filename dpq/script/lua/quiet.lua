@@ -9,7 +9,7 @@
 -- Returns how many of these workers are there. If that changes something, one event says so.
 -- Lost reply: safe to send again; the second call changes nothing, and adds no event.
 
--- Needs: now, go_on, operator
+-- Needs: now, go_on, event
 go_on()
 local there, changed, name = 0, 0, ''
 for i = 4, #args do

@@ -25,7 +25,7 @@
 
 local STATUSES = { ['403'] = 'rate_limited_403', ['503'] = 'rate_limited_503', ['529'] = 'rate_limited_529' }
 
--- Needs: now, record, fence, gate, place, met, notes, event, refusals, back
+-- Needs: now, record, fence, gate, place, met, notes, event, refusals
 local task, refused = fence(id, token, 'l')
 if not task then
   return refused == 0 and 2 or refused
@@ -83,6 +83,6 @@ if ends then
   call_all({ [''] = true, [task.group] = true })
   return 2
 end
-back(id, task, ms)
+put_back(id, task, ms)
 admit()
 return 1

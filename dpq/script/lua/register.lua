@@ -6,10 +6,6 @@
 -- Returns 1 if the name is new in the list, else 0; 0 at full memory, too: the next client registers the queue.
 -- Lost reply: safe to send again.
 
-if #name > 200 then
-  return redis.error_reply('ERR DPQ: the name is too long: at most 200 bytes')
-end
-
 if redis.call('SISMEMBER', queues, name) == 1 then -- a user with read rights gets here, too
   return 0
 end

@@ -12,7 +12,7 @@
 -- Returns 1; or 0, -1 or -13 as fence does, and nothing has changed.
 -- Lost reply: safe to send again, the second answer is 0.
 
--- Needs: now, record, rank, fence, place, back
+-- Needs: now, record, rank, fence, place
 local task, refused = fence(id, token, 'r')
 if not task then
   return refused
@@ -25,6 +25,6 @@ leave(id, task)
 task.delivery = 'r'
 set_priority(task, priority, residual)
 redis.call('HSET', meta, id, write(task))
-back(id, task, ms)
+put_back(id, task, ms)
 admit()
 return 1

@@ -14,7 +14,7 @@
 -- Lost reply: safe to send again; the second call changes no task that is not dead any more, and its event counts
 -- only what `told` says.
 
--- Needs: now, record, place, back, operator, batches, notes, followed, notice
+-- Needs: now, record, place, event, batches, notes, followed, notice
 local replayed = 0
 for i = 5, #args do
   local id = args[i]
@@ -32,10 +32,10 @@ for i = 5, #args do
     end
     redis.call('HSET', meta, id, write(task))
     if not waits then
-      back(id, task, ms, true)
+      put_back(id, task, ms, true)
     end
     replayed = replayed + 1
-    batching().count(batch_in(task.options), 'dead', 'left')
+    count_in_batch(string.match(task.options, OF_BATCH), 'dead', 'left')
   end
 end
 if replayed > 0 then

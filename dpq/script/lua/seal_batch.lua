@@ -13,5 +13,5 @@ local refused, format = refusal(redis.call('HGET', conf, 'format'))
 if refused or not format then
   return refused or { 1 }
 end
-batching().seal(name, '')
+seal_batch(name, '')
 return { 0, redis.call('HGET', batches, name) }

@@ -21,11 +21,11 @@
 -- ARGV[18] newest     "1" goes back from the last task of the state
 --
 -- Returns a flat list: how many tasks passed; how many were looked at; how many are left behind them; the score and the
--- member of the last task that was looked at, "" for none; then id, until, record, payload, score and member of each
--- task that was found. `until` is as in get. It changes nothing.
+-- member of the last task that was looked at, "" for none; then id, until, record and payload of each task that was
+-- found. `until` is as in get. It changes nothing.
 -- Lost reply: safe to send again.
 
--- Needs: member, body, passes
+-- Needs: order, body, shape
 local sets = { ready = ready, delayed = delayed, invisible = invisible, waiting = waiting, dead = dead }
 local set, sizes, way = sets[state], max_bytes, newest == '1' and { 'REV' } or {}
 
@@ -82,9 +82,8 @@ while not full and looked < look and first + looked < stop do
           full = true
           break
         end
-        local order = state == 'ready' or state == 'waiting'
-        local stands = redis.call('ZSCORE', set, page[i])
-        for _, value in ipairs({ id, order and '0' or stands, record, body or '', stands, page[i] }) do
+        local timed = state ~= 'ready' and state ~= 'waiting'
+        for _, value in ipairs({ id, timed and redis.call('ZSCORE', set, page[i]) or '0', record, body or '' }) do
           reply[#reply + 1] = value
         end
       end

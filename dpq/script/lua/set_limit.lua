@@ -21,9 +21,6 @@
 
 reset = reset ~= '' and reset
 local counts_periods, differs = string.find(rules, '|%u'), false
-if #field > 206 then
-  return redis.error_reply('ERR DPQ: the group is too long: at most 200 bytes')
-end
 
 -- Needs: now, refusal, go_on
 local refused = refusal(redis.call('HGET', conf, 'format'))
@@ -53,8 +50,7 @@ if walk == 'set' then
     redis.call('HSET', hash, name, rules)
   end
   if redis.call('HLEN', limits) + redis.call('HLEN', gates) > 0 or redis.call('HEXISTS', conf, 'queue_rules') == 1 then
-    -- Needs: mark
-    mark()
+    redis.call('HSET', conf, 'gated', '1')
   else
     redis.call('HDEL', conf, 'gated')
   end
@@ -62,7 +58,7 @@ if walk == 'set' then
     redis.call('HSET', conf, 'heavy', '1')
   end
   if stood ~= plain_rules(rules) or reset then
-    -- Needs: operator
+    -- Needs: event
     local text = rules == '' and 'removed' or plain_rules(rules)
     tell_change('limit_set', field == 'groups' and '*' or string.sub(field, 7), text, 'before', stood, 'by', by or '')
   end

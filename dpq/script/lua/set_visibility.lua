@@ -10,7 +10,7 @@
 -- Returns 1; or -1 or -13 as fence does, and nothing has changed.
 -- Lost reply: safe to send again. The time then counts from the second call; the deferral counts once.
 
--- Needs: now, record, fence, place, back
+-- Needs: now, record, fence, place
 local task, refused = fence(id, token, '')
 if not task then
   return refused
@@ -22,6 +22,6 @@ if task.delivery == '-' or task.delivery == 'x' then -- the first deferral of th
   redis.pcall('HINCRBY', stats, 'deferred', 1)
   redis.call('HSET', meta, id, write(task))
 end
-back(id, task, ms)
+put_back(id, task, ms)
 admit()
 return 1

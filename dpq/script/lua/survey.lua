@@ -18,7 +18,7 @@
 --   ever asked, which databases have keys; none if the user may not read them.
 -- Lost reply: safe to send again.
 
--- Needs: now, past, holder, warned
+-- Needs: now, moments, holder, warned
 local TOLD = { used_memory = 1, maxmemory = 1, maxmemory_policy = 1, role = 1, rdb_last_bgsave_status = 1,
   aof_last_write_status = 1, slave_read_only = 1, evicted_keys = 1, aof_enabled = 1, rdb_last_save_time = 1,
   rdb_changes_since_last_save = 1, master_host = 1, master_port = 1 }

@@ -14,7 +14,6 @@ local refused = refusal(not (format and format.err) and format) -- conf may be o
 if refused then
   return refused
 end
-reply[1] = '0'
 
 -- Finds the wrong type by the commands that a dashboard may call, not by TYPE.
 local function look(command, kind, names)

@@ -13,7 +13,7 @@
 -- ms; "" if that is never. More: 1 if tasks of other groups, behind their heads, may come before it.
 -- Lost reply: safe to send again.
 
--- Needs: now, record, groups, heads, order, gate, opens, cost, notes, estimate, batch_list, notice
+-- Needs: now, record, groups, heads, order, gate, opens, cost, notes, estimate, notice
 local task = read(redis.call('HGET', meta, id) or '')
 if not task then
   return {}
@@ -40,7 +40,7 @@ if state == '' then
     before = redis.call('ZLEXCOUNT', waiting, from, '(' .. place) + (first and 1 or 0)
     ahead = first and redis.call('ZRANK', ready, shown) or 0
   end
-  -- Needs: clears, member, order
+  -- Needs: clears
   local all = {} -- some of the tasks before it, then the task, by id
   local function add(set, rank, count)
     for _, each in ipairs(count > 0 and redis.call('ZRANGE', set, rank, rank + math.min(count, 99) - 1) or {}) do
@@ -59,7 +59,7 @@ end
 if queue.rules.units then
   units = estimated(units, gate, queue)
 end
-local batch = state == 'delayed' and batch_list().awaited(task.options) or ''
+local batch = state == 'delayed' and string.match(task.options, FOR_BATCH) or ''
 local _, after = string.match(state == 'delayed' and task.options or '', WAITS)
 local held = opens_at(queue, units, -score_of(task))
 return { state, when, task.group, string.format('%.0f', ahead), string.format('%.0f', before),

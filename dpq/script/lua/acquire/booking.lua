@@ -2,8 +2,8 @@
 -- five moments in ms: the last booked moment; until when callers may stand in its line; since when a free unit, or
 -- lease, is left to better tasks, or 0; when the last task took a unit while callers waited; and when the last lease of
 -- a permit ends. See docs/storage.md, "Permits".
--- Needs: now, pace, booked, line, moving, callers, meters
--- Gives: place_in_line(text, priority, id, aging, since): the caller's score, aged as the score of a task, and its
+-- Needs: now, rules, pace, booked, line, moving, meters
+-- Gives: place_of_caller(text, priority, id, aging, since): the caller's score, aged as the score of a task, and its
 --          place; `text` is the place that it had, or "".
 --        leave_lines(gates, place): the caller leaves these gates' lines; the set of gates in whose line it stood.
 --        standing(gate, place): how many callers stand in the gate's line before that place.
@@ -15,17 +15,17 @@
 --          `at`, ms, or 0; and the number of its gate.
 local TURN_MS, FREE_MS = 50, 1000
 
-local function place_in_line(text, priority, id, aging, since)
+local function place_of_caller(text, priority, id, aging, since)
   local came = tonumber(string.sub(text, 19, 34)) or math.floor(instant * 1000)
   local score = (tonumber(aging or '') or 0) * (came / 1000 - (tonumber(since or '') or 0)) / 1000 - priority
-  return score, text ~= '' and text or the_line().place_of(score, came) .. id
+  return score, text ~= '' and text or place_in_line(score, came) .. id
 end
 
 local function leave_lines(gates, place)
-  callers().asks = place
+  seen.asks = place
   local left = {}
   for _, gate in ipairs(gates) do
-    left[gate] = the_line().leave(gate, place) or nil
+    left[gate] = leave_line(gate, place) or nil
   end
   return left
 end
@@ -76,7 +76,7 @@ end
 
 -- If no task came in the turn of tasks, callers may take units for a second.
 local function turn_of(gate, cost, at, place, last)
-  local best = (last or not plenty(gate, cost)) and the_line().best_of(gate)
+  local best = (last or not plenty(gate, cost)) and best_of(gate)
   local later = not best or best > string.sub(place, 1, 34)
   if later then
     return nil

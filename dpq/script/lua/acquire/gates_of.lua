@@ -1,5 +1,5 @@
 -- gates_of: find the gates whose units acquire takes, and how many; and charge them.
--- Needs: now, gate, opens, cost, pool, estimate, charge, mark
+-- Needs: now, gate, opens, cost, pool, estimate, charge
 -- Gives: gates_of(group, member, cost, rank, held, pin): the gates of the queue, of the group, and of a member of its
 --        pool; the units; the estimated units, or nil; true if the permit may report the units that it has spent; and
 --        true if the gate is not that of the named member. The gate is that of the pinned member; or of the named
@@ -56,7 +56,7 @@ local function grant(scopes, units, id, moment, ends, newest, tells)
     if counts then
       leased = entry
       redis.call('ZADD', tracked, '0', gate.scope .. '\t' .. entry)
-      mark() -- the gate knows of the lease, even without a limit
+      redis.call('HSET', conf, 'gated', '1') -- the gate knows of the lease, even without a limit
     end
     if counts or moment > instant and gate[1] then
       note[1], note[5] = math.max(note[1], moment), math.max(note[5], counts and ends or 0)

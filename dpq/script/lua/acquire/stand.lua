@@ -1,5 +1,5 @@
 -- stand: let a caller of acquire stand in a line.
--- Needs: now, mark, callers, line, booking, booked
+-- Needs: now, callers, line, booking, booked
 -- Gives: come_before(gates, lines, place, cost, at): if other callers or tasks come first at a gate, the gate in whose
 --          line the caller is to stand, and when it is to ask again, ms; else nil.
 --        stand(gate, place, channel, code, again, waits): the reply of acquire. If the caller waits, it stands in the
@@ -9,11 +9,11 @@ local function come_before(gates, lines, place, cost, at)
   for i, gate in ipairs(gates) do
     local counts = gate.rules.concurrency > 0 or gate.probe ~= '-' or gate.rules.members
     if lines[i] and (counts or gate[1]) or is_awaited(gate) then
-      local free, soonest = the_line().free_in(gate), math.huge
-      local before = the_line().first_of(gate, math.max(1, math.min(free, 16)), place)
+      local free, soonest = free_in(gate), math.huge
+      local before = first_of(gate, math.max(1, math.min(free, 16)), place)
       local turn = turn_of(gate, cost, at, place, counts and #before + 1 >= free)
       if #before >= free then
-        callers().call(gate)
+        call_line(gate)
         for _, each in ipairs(standing(gate, place) <= #before and before or {}) do
           soonest = math.min(soonest, each.ends) -- the next caller looks if the called callers came
         end
@@ -37,7 +37,7 @@ local function stand(gate, place, channel, code, again, waits)
       .. channel)
     gate.booked, gate.changed = gate.booked or { 0, 0, 0, 0, 0 }, true
     gate.booked[2] = math.max(gate.booked[2], ends)
-    mark()
+    redis.call('HSET', conf, 'gated', '1')
     if gate.scope == '' then
       redis.call('ZADD', tracked, '0', '\t') -- the script that ends a lease looks at the line
     end

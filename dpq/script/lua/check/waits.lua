@@ -1,6 +1,6 @@
 -- waits: find a task that waits for a batch, or for tasks, whose end will not release it; or a seen key that would
 -- never be freed.
--- Needs: problem, batches, batch_list, followed, record, notes, notice
+-- Needs: problem, batches, record, notes, notice
 -- Gives: look_at_wait(id, raw), for the record of a task;
 --        look_at_follower(entry), for an entry of followers (followed);
 --        look_at_seen(key, value), for a key whose task was acked (seen).
@@ -9,14 +9,14 @@ local function waits_on(id)
 end
 
 local function look_at_wait(id, raw)
-  local name = string.find(raw, '\27\1', 1, true) and batch_list().awaited(raw)
+  local name = string.find(raw, '\27\1', 1, true) and string.match(raw, FOR_BATCH)
   if name and waits_on(id) then
-    local batch = batching().of(name)
+    local batch = batch_of(name)
     if batch.callback ~= id or batch.state == 'f' then
       problem('waits for nothing', id, name)
     end
   end
-  local _, ids = waits_in(raw)
+  local _, ids = string.match(raw, WAITS)
   for each in string.gmatch(ids and waits_on(id) and ids or '', '[^\1]+') do
     if not redis.call('ZSCORE', followers, each .. '\t' .. id) then
       problem('end not noticed', id, each)
@@ -26,7 +26,7 @@ end
 
 local function look_at_follower(entry)
   local ahead, id = string.match(entry, '^([^\t]+)\t(.+)$')
-  local _, ids = waits_in(id and redis.call('HGET', meta, id) or '')
+  local _, ids = string.match(id and redis.call('HGET', meta, id) or '', WAITS)
   if not ids or not string.find(ids .. '\1', '\1' .. ahead .. '\1', 1, true) or not waits_on(id) then
     return -- somebody has released the task by hand
   end

@@ -1,5 +1,5 @@
 -- others: add what an import has beside tasks.
--- Needs: now, batch_list, batches, mark, seen, record, notes, followed
+-- Needs: now, batch_list, batches, seen, record, notes, followed
 -- Gives: key_holder(key), the id of the task that has a key, or nil;
 --        add_other(kind, name, text), for a gate, a batch or a seen key, unless the queue has one of that name; and
 --        for what comes behind all tasks.
@@ -11,15 +11,15 @@ end
 local function add_other(kind, name, text)
   if kind == 'gate' then
     redis.call('HSETNX', name == '' and conf or gates, name == '' and 'queue_gate' or name, text)
-    mark()
+    redis.call('HSET', conf, 'gated', '1')
   elseif kind == 'batch' then
-    local batch = redis.call('HEXISTS', batches, name) == 0 and batch_list().parsed(text)
+    local batch = redis.call('HEXISTS', batches, name) == 0 and read_batch(text)
     if batch then
       batch.listed = '0'
       if tonumber(batch.left) == 0 then
-        batch_list().add(name, batch)
+        list_batch(name, batch)
       end
-      batch_list().write(name, batch)
+      write_batch(name, batch)
     end
   elseif kind == 'seen' then
     local id, ends, group = string.match(text, '^([^\t]+)\t(%d+)\t?([^\t]*)$')
@@ -36,11 +36,11 @@ local function add_other(kind, name, text)
       redis.call('HSET', meta, name, write(task))
     end
   elseif kind == 'sealed' then
-    local batch = batching().of(name)
+    local batch = batch_of(name)
     if batch.new or batch.callback ~= text then
-      batching().release(text)
+      release_waiting(text)
     else
-      batching().keep(name, batch)
+      keep_batch(name, batch)
     end
   end
 end

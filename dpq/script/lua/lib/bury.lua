@@ -1,6 +1,6 @@
 -- bury: move tasks to the dead letters, and tell of it, unless it is silent.
--- Needs: now, record, event, trim, layout, batches, followed
--- Gives: rescue(id, raw), which buries a task whose record cannot be read;
+-- Needs: now, record, ended, event, trim, layout, batches, followed, notes
+-- Gives: rescue(id, raw), which buries a task whose record cannot be read, and ends its lease;
 --        bury(id, task, reason, silent), which makes a task a dead letter; if silent, without an event.
 local CLASSES = { ['attempts spent'] = 'buried_attempts_spent', ['lease expired'] = 'buried_lease_expired',
   ['lapses spent'] = 'buried_lapses_spent', expired = 'buried_expired',
@@ -15,9 +15,9 @@ local function die(id, task, reason, notes, silent)
     tell('dead', task.group, '', id, reason)
   end
   end_followed(id, notes, 'dead')
-  local batch = batch_in(notes)
+  local batch = string.match(notes, OF_BATCH)
   if batch then
-    batching().count(batch, 'left', 'dead')
+    count_in_batch(batch, 'left', 'dead')
   end
 end
 
@@ -31,4 +31,9 @@ local function rescue(id, raw)
   local task = read(string.format(SHORT_HEAD, 0) .. string.rep('0', 15) .. '1 0\t')
   task.delivery, task.enqueued, task.inline = 'b', stamp, string.match(raw or '', '\n.*$') or ''
   die(id, task, 'bad record', raw or '')
+  local found = redis.call('ZSCAN', tracked, '0', 'MATCH', '*\t' .. id, 'COUNT', '10000')[2]
+  for n = 1, #found, 2 do
+    local group, member = string.match(found[n], '^([^\t]*)\t?(.-)\t?[^\t]*$')
+    ended({ id, group, member ~= '' and member }, true)
+  end
 end

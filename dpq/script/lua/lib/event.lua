@@ -7,6 +7,8 @@
 --        tell(kind, group, member, id, detail, ...), which adds one to `events`;
 --        tell_error(kind, id, task, text, source), which adds the end of an attempt, before the delivery is counted.
 --        The source is "worker TAB frames", or "", or nil;
+--        tell_change(kind, group, detail, ...), which adds what an operator has done. `changes` keeps about the last
+--        200 of these events, under the ids that they have in `events`: tasks that fail push them out of `events` only;
 --        is_repeated(kind, group, member), true if the last event was the same and is less than a second old. So many
 --        events at once become one a second.
 local function is_repeated(kind, group, member)
@@ -32,4 +34,11 @@ local function tell_error(kind, id, task, text, source)
   local attempt = math.max(task.attempts + (open and 1 or 0), 1)
   tell(kind, task.group, member, id, string.sub(text, 1, 500), 'attempt', attempt, 'worker',
     string.sub(worker, 1, 100), 'frames', string.sub(frames, 1, 600))
+end
+
+local function tell_change(kind, group, ...)
+  local place = add_event(events, '10000', '*', kind, group, '', '', ...)
+  if type(place) == 'string' then
+    add_event(changes, '200', place, kind, group, '', '', ...)
+  end
 end

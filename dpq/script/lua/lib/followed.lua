@@ -7,7 +7,6 @@
 -- Needs: notice, notes
 -- Gives: end_followed(id, notes, how), to be called when a task ends, with its notes or its record;
 --        unfollow(id, notes), to be called when a task that may wait is removed, with its notes or its record;
---        waits_in(notes), what becomes of a task that waits (b or r), and its ids, "\1id\1id"; or nil;
 --        follow_again(id, notes), which stores the entries of a task that waits;
 --        followed.ended, how many tasks have ended so far in this script.
 local followed = { ended = 0 }
@@ -20,12 +19,8 @@ local function end_followed(id, notes, how)
   end
 end
 
-local function waits_in(notes)
-  return string.match(notes, WAITS)
-end
-
 local function change_entries(verb, id, notes)
-  local _, ids = waits_in(notes)
+  local _, ids = string.match(notes, WAITS)
   for each in string.gmatch(ids or '', '[^\1]+') do
     if verb == 'ZADD' then
       redis.call('ZADD', followers, '0', each .. '\t' .. id)

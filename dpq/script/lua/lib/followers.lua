@@ -11,7 +11,7 @@ end
 -- A task that somebody has released by hand waits for no task: it has another moment, or is in another set.
 local function let_go(id, follower, how)
   local task = read(redis.call('HGET', meta, follower) or '')
-  local fate, ids = waits_in(task and task.options or '')
+  local fate, ids = string.match(task and task.options or '', WAITS)
   local left, due = '', redis.call('ZSCORE', delayed, follower)
   for each in string.gmatch(ids or '', '[^\1]+') do
     left = left .. (each == id and '' or '\1' .. each)

@@ -13,8 +13,7 @@ local function results_in(ids, lines, reply)
   for line in string.gmatch(lines, '([^\n]*)\n') do
     i = i + 1
     local ms, body = string.match(line, '^(%d+) (.*)$')
-    if ms and not passed[i] and not passed[ids[i]] then
-      passed[ids[i]] = true -- an ack may name a task twice
+    if ms and not passed[i] then
       found[#found + 1], found[#found + 2], found[#found + 3] = ids[i], ms, body
     end
   end

@@ -3,7 +3,7 @@
 -- moment of a key that is seen for ever is 4000000000000000 and the ms at which its task was acked. The cap is a
 -- million seen keys, or `seen_max_keys` of the queue. Over the cap, the keys go first whose moment comes first. If a
 -- seen key is pushed anew, its entry of `recent` stays, and has no meaning. docs/storage.md, "Keys of tasks".
--- Needs: now, layout, notes
+-- Needs: now, layout, notes, moments
 -- Gives: finish_keys(keyed), for a list of {key, id, record} of tasks that are gone: it frees each key, or keeps it
 --        as a seen key;
 --        see_key(key, id, ends, group), which keeps a key until a moment;
@@ -20,10 +20,7 @@ local function prune_seen(most)
     return 0
   end
   local surplus = size - (tonumber(redis.call('HGET', conf, 'seen_max_keys') or '') or 1000000)
-  local over = redis.call('ZRANGEBYSCORE', recent, '-inf', stamp, 'LIMIT', '0', most)
-  if surplus > #over then
-    over = redis.call('ZRANGE', recent, '0', math.min(surplus, most) - 1)
-  end
+  local over = over_caps(recent, surplus, stamp, most)
   for _, key in ipairs(over) do
     if string.find(redis.call('HGET', keys, key) or '', '\t', 1, true) then
       redis.call('HDEL', keys, key)

@@ -1,5 +1,5 @@
 -- tally: count what a queue holds, and read its totals.
--- Needs: now, past, times, record, member
+-- Needs: now, moments, times, record, order
 -- Gives: tally(), which returns two tables. The first is {name = count} of all counts that are not 0, with the names of
 --        totals: the tasks in each state (delayed tasks that are due, and tasks whose lease is over, are ready),
 --        the totals, and oldest_ready if a task is ready. The second lists field, count, ... of each bucket in use

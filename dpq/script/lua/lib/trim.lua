@@ -1,5 +1,5 @@
 -- trim: store dead letters, and keep to the caps of their number and their age.
--- Needs: now, record
+-- Needs: now, record, moments
 -- Gives: lay_down(id, task, reason), which stores a task as a dead letter, and calls those who wait for its result;
 --        trim(most), which drops dead letters over the caps, `most` at a time. The caps are 100 000 tasks and 90 days,
 --        unless the queue has others. It returns how many it has dropped;
@@ -15,11 +15,8 @@ end
 
 local function trim(most)
   local caps = redis.call('HMGET', conf, 'dead_max_tasks', 'dead_max_age')
-  local surplus = redis.call('ZCARD', dead) - (tonumber(caps[1]) or 100000)
-  local drop = redis.call('ZRANGEBYSCORE', dead, '-inf', now - (tonumber(caps[2]) or 7776000000), 'LIMIT', 0, most)
-  if surplus > #drop then
-    drop = redis.call('ZRANGE', dead, 0, math.min(surplus, most) - 1)
-  end
+  local oldest = now - (tonumber(caps[2]) or 7776000000)
+  local drop = over_caps(dead, redis.call('ZCARD', dead) - (tonumber(caps[1]) or 100000), oldest, most)
   for _, id in ipairs(drop) do
     redis.call('ZREM', dead, id)
     local raw = redis.call('HGET', meta, id)

@@ -1,6 +1,6 @@
 -- upkeep: do one bounded step of upkeep: end leases that ran out, move tasks that are due, and open groups.
--- Needs: now, record, groups, open_or_close, ended, counted, place, bury, batches, followed, followers, next,
---        prune, notes, event, anew, back
+-- Needs: now, record, groups, open_or_close, ended, counted, place, bury, batches, followed, followers, moments, prune,
+--        notes, event, begin
 -- Gives: upkeep(most, quiet), which returns how many entries it has moved. If it has moved `most`, call it again.
 --        `quiet` is as in admit (place).
 local function upkeep(most, quiet)
@@ -40,7 +40,7 @@ local function upkeep(most, quiet)
       local wait = spent and run_again(task, true)
       if wait then
         redis.call('HSET', meta, id, write(task))
-        back(id, task, wait, true)
+        put_back(id, task, wait, true)
       elseif spent then
         bury(id, task, spent)
       else
@@ -50,7 +50,6 @@ local function upkeep(most, quiet)
       end
     elseif raws[i] then
       rescue(id, raws[i])
-      end_unread(id)
     end
   end
   if #ids > 0 then
@@ -63,7 +62,7 @@ local function upkeep(most, quiet)
   repeat -- a death may release the task that waits for the end of a batch, and end what others wait for
     most = most - free_followers(most)
     ids, raws = due(delayed)
-    batching().take_released()
+    local known = released
     for i, id in ipairs(ids) do
       local task = raws[i] and read(raws[i])
       if task then
@@ -75,10 +74,9 @@ local function upkeep(most, quiet)
         end
       elseif raws[i] then
         rescue(id, raws[i])
-        end_unread(id)
       end
     end
-  until batching().take_released() == 0 and followed.ended == 0 or most <= 0
+  until released == known and followed.ended == 0 or most <= 0
 
   local emptied = 0
   for _, group in ipairs(due(closed)) do

@@ -51,7 +51,7 @@ local function queue_judge(most)
     if not (queue.simple and free_now(queue, units)) then
       at = math.max(at, free_now(queue, units) and 0 or opens_at(queue, units, -score))
       shut = at > instant and (early.ms == 0 or at > horizon(queue)) or full(queue)
-      kept = not shut and is_awaited(queue) and callers().kept(queue, score, raw)
+      kept = not shut and is_awaited(queue) and kept_for(queue, score, raw)
     end
     if shut or kept or early.only and at <= instant then
       blocked = kept or at

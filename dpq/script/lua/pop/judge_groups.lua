@@ -1,6 +1,6 @@
 -- judge_groups: apply the queue's limit and the limits of groups inside of pop.
--- Needs: now, notice, groups, step_up, gate, keep, open_or_close, prune, charge, opens, cost, pool, estimate,
---        callers, booked, turns, notes, soon, early
+-- Needs: now, notice, groups, step_up, gate, keep, open_or_close, prune, charge, opens, cost, pool, estimate, callers,
+--        booked, turns, notes, soon, early
 -- Gives: group_judge(judge_queue, settle, wanted), for two functions of the queue's limit (judge). It returns three
 --        functions:
 --        judge(score, member, id, cost, group, token, raw): as the judge of the queue. It returns false if the group
@@ -32,7 +32,7 @@ local function group_judge(judge_queue, settle, wanted)
         at, mate = pool_at(gate, units, -score, string.match(raw, PINNED))
       end
       if at <= instant and (is_awaited(gate) or mate and is_awaited(mate)) then -- callers wait for either
-        at = callers().kept(gate, score, raw) or mate and callers().kept(mate, score, raw) or at
+        at = kept_for(gate, score, raw) or mate and kept_for(mate, score, raw) or at
       end
     end
     local late = at > (early.groups and horizon(gate) or instant)

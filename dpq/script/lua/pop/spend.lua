@@ -9,13 +9,13 @@ local function spend(taken)
   local units = unit and string.match(cost, unit == '' and '^%d+' or ',' .. unit .. '[=~](%d+)')
   local idle = redis.call('EXISTS', ready, waiting) == 0 -- no group has a head: all begin anew
   if unit and not idle then
-    shares().correct(group, math.max(tonumber(units) or 1, 1) / weight_of(group), in_turn)
+    charge_share(group, math.max(tonumber(units) or 1, 1) / weight_of(group), in_turn)
   end
   local drawn = redis.call('HRANDFIELD', groups, idle and '100' or '2') or {}
   for _, field in ipairs(drawn) do
     local other = string.match(field, '^\t(.*)$')
     if other and idle and (other ~= '' or #drawn < 100) or other and other ~= ''
-      and (shares().state_of(other) or 0) <= shares().clock() and redis.call('HEXISTS', groups, other) == 0 then
+      and (share_of(other) or 0) <= share_clock() and redis.call('HEXISTS', groups, other) == 0 then
       redis.call('HDEL', groups, field)
     end
   end

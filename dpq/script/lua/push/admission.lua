@@ -1,6 +1,6 @@
 -- admission: refuse a push for which there is no room, or make room for it. A push that changes the task of its key,
 -- or revives a dead letter, needs no room: no task is lost that comes back.
--- Needs: room, record, place, trim, order, batches, followed
+-- Needs: room, record, place, trim, order, batches, followed, notes
 -- Gives: no_room(ids, known, holders, options, group_of, fresh), for the variables of push with these names. If a bound
 --        refuses the push, it returns the reply of push. Else it returns nil, and the number of new tasks of each group
 --        that is to drop its worst tasks, or nil;
@@ -49,7 +49,7 @@ local function drop_worst(coming)
       end
       leave(id, task)
       lay_down(id, task, 'group full')
-      batching().count(batch_in(task.options), 'left', 'dead')
+      count_in_batch(string.match(task.options, OF_BATCH), 'left', 'dead')
       end_followed(id, task.options, 'dead')
       trim(2)
     end

@@ -1,5 +1,5 @@
 -- merge: change the tasks that hold the keys of a push.
--- Needs: now, record, body, begin, anew, revise, notes, batches, place, followed, notice
+-- Needs: now, record, body, begin, revise, notes, batches, place, notice
 -- Gives: merge_all(args, options, holders, reply), for the variables of push with these names. It does what
 --        on_duplicate says (not for "error": push then changes nothing), and adds the holders to the reply.
 
@@ -38,7 +38,7 @@ local function merge(id, option, body) -- returns true if it has changed the cou
     if option.debounce_max then
       wait = debounced(id, task, option)
     end
-    local was, lapses = batch_in(task.options), note_of(task, LAPSES)
+    local was, lapses = string.match(task.options, OF_BATCH), note_of(task, LAPSES)
     local ahead = note_of(task, AFTER)
     task.options = option.notes .. (string.match(task.options, '[\28\29].*$') or '') -- as in notes
     set_note(task, AFTER, ahead)
@@ -56,14 +56,14 @@ local function merge(id, option, body) -- returns true if it has changed the cou
     end
     local batch = task.schedule == '' and (option.batch or was) or nil
     if was or option.batch then
-      batching().hold()
+      hold_batches()
       counted = true
       local from = died and 'dead' or 'left'
       if was and was ~= batch then
-        batching().count(was, from, 'removed')
+        count_in_batch(was, from, 'removed')
       end
       if batch and (died or was ~= batch) then
-        batching().count(batch, was == batch and from or nil, 'left')
+        count_in_batch(batch, was == batch and from or nil, 'left')
       end
       set_note(task, BATCH, batch)
     end
@@ -81,7 +81,7 @@ local function merge(id, option, body) -- returns true if it has changed the cou
     elseif how == 'rerun' then -- a late ack of the old payload must not remove the new one
       task.token, task.delivery, task.again = 0, '-', 0
     end
-    local due = task.schedule == '' and waits_in(task.options) and redis.call('ZSCORE', delayed, id)
+    local due = task.schedule == '' and string.match(task.options, WAITS) and redis.call('ZSCORE', delayed, id)
     if tonumber(due or 0) >= UNTIL_OPENED then -- it goes on waiting; the delay counts from the end of that
       task.wait, wait = wait or task.wait, nil
     end
@@ -101,6 +101,6 @@ local function merge_all(args, options, holders, reply)
     end
   end
   if counted then
-    batching().settle()
+    settle_batches()
   end
 end

@@ -1,6 +1,6 @@
 -- warned: find what goes wrong beside the state of a queue: in the 20 newest dead letters, in the batches for which the
 -- last 10 tasks of delayed wait, and in the last 10 batches that had no live task.
--- Needs: now, batch_list
+-- Needs: now, batch_list, notes
 -- Gives: deaths(): reason and last error of the newest dead letter; id and reason of the newest one that recurs; how
 --        many of the last day keep a key that would be free by now after an ack, such a key and the id of its task;
 --        texts are empty if there is none;
@@ -36,10 +36,9 @@ local function deaths()
 end
 
 local function standstill()
-  local list = batch_list()
   for _, raw in ipairs(records_of(redis.call('ZRANGE', delayed, '-10', '-1'))) do
-    local name = list.awaited(raw or '')
-    local batch = name and list.parsed(redis.call('HGET', batches, name))
+    local name = string.match(raw or '', FOR_BATCH)
+    local batch = name and read_batch(redis.call('HGET', batches, name))
     if batch and tonumber(batch.left) > 0 and tonumber(batch.changed) < now - HOUR then
       return name, batch.left, batch.changed
     end
@@ -47,7 +46,7 @@ local function standstill()
   local first, last = string.match(redis.call('HGET', batches, '\t') or '', '^(%d+) (%d+)$')
   for n = tonumber(last or 0), math.max(tonumber(first or 1), tonumber(last or 0) - 9), -1 do
     local name = string.match(redis.call('HGET', batches, string.format('\t%.0f', n)) or '', '^%d+ (.*)$')
-    local batch = name and list.parsed(redis.call('HGET', batches, name))
+    local batch = name and read_batch(redis.call('HGET', batches, name))
     local ago = batch and now - tonumber(batch.changed)
     if batch and batch.state == 'o' and batch.left == '0' and ago > HOUR and ago < DAY then
       return name, batch.left, batch.changed

@@ -23,7 +23,7 @@ local function lead(group, score, member, turn)
   if fairness == 'round_robin' then
     turn = turn and turn ~= true and turn or string.format('%015.0f', draw(conf, 'turns', 1) + 1)
   elseif string.find(fairness, '^units') then
-    turn = shares().place(group, score, member, turn)
+    turn = share_place(group, score, member, turn)
   else
     turn = nil
   end

@@ -24,7 +24,7 @@ local function next_at(group, headed)
   if full(gate) then
     return math.max(gate.opens, now + 30000)
   end
-  local kept = is_awaited(gate) and callers().kept_from_best(gate)
+  local kept = is_awaited(gate) and kept_from_best(gate)
   if kept then
     return kept
   end

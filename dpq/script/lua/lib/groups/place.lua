@@ -1,6 +1,8 @@
 -- place: put a due task into ready, or into waiting behind the head of its group.
 -- Needs: now, notice, groups, heads, order, keep, open_or_close, ended, counted, notes, callers, booked, gate
 -- Gives: enter(id, task), which puts a due task in its place;
+--        put_back(id, task, ms, free), which puts back a task that is in no set. It is ready `ms` from now. Until then
+--        it holds its group in order (counted), unless `free` is true;
 --        arrive(score, member), the same for a member of ready without a group;
 --        leave(id, task, lapsed), which takes a task out of the set that holds it;
 --        admit(quiet), to be called after the last of these. If tasks have become ready in this script, it wakes a
@@ -64,7 +66,7 @@ local function admit(quiet)
     stirred[group] = nil
   end
   call_callers()
-  local kept = freed and is_awaited(gate_of('')) and callers().kept_from_best(gate_of(''))
+  local kept = freed and is_awaited(gate_of('')) and kept_from_best(gate_of(''))
   keep()
   if freed then
     redis.call('HDEL', conf, 'shut_until')
@@ -72,12 +74,18 @@ local function admit(quiet)
       redis.call('ZADD', wake, '0', 'w')
     end
   elseif admitted + arrived > 0 and not quiet then
-    local shut_until = redis.call('HGET', conf, 'shut_until')
-    shut_until = tonumber(shut_until or 0) or 0
-    if shut_until <= instant then
-      redis.call('ZADD', wake, '0', 'w')
-    else
-      watch(shut_until)
+    rouse(1, redis.call('HGET', conf, 'shut_until'))
+  end
+end
+
+local function put_back(id, task, ms, free)
+  if ms > 0 then
+    redis.call('ZADD', delayed, now + ms, id)
+    if not free then
+      hold(id, task)
     end
+    notice(ms)
+  else
+    enter(id, task)
   end
 end

@@ -2,8 +2,7 @@
 -- Needs: now, rules, gate, open_or_close, layout, notes
 -- Gives: ended(leases, lapsed), for a list of id, group, member, ... The member is that of a pool that the delivery ran
 --        as, or false. `lapsed` is true if the leases ran out;
---        add_ended(leases, id, raw), which adds a lease to such a list, by the record of its task;
---        end_unread(id), which ends the lease of a task whose record cannot be read.
+--        add_ended(leases, id, raw), which adds a lease to such a list, by the record of its task.
 local function add_ended(leases, id, raw)
   local n, member = #leases, string.find(raw, RUNS_AS, 1, true) and string.match(raw, RAN_AS)
   leases[n + 1], leases[n + 2], leases[n + 3] = id, string.match(raw, GROUP), member or false
@@ -56,13 +55,5 @@ local function ended(leases, lapsed)
       local group = string.match(scope, '^[^\t]*')
       stirred[group] = more or stirred[group] or redis.call('ZSCORE', closed, group) and true
     end
-  end
-end
-
-local function end_unread(id)
-  local found = redis.call('ZSCAN', tracked, '0', 'MATCH', '*\t' .. id, 'COUNT', '10000')[2]
-  for n = 1, #found, 2 do
-    local group, member = string.match(found[n], '^([^\t]*)\t?(.-)\t?[^\t]*$')
-    ended({ id, group, member ~= '' and member }, true)
   end
 end

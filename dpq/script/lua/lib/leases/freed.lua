@@ -11,7 +11,7 @@ local function free_moment(scopes, moment, cost)
   gate.booked[2], gate.changed = math.max(gate.booked[2], moment + 1), true
   for _, scope in ipairs(scopes) do
     if is_awaited(gate_of(scope)) then
-      callers().call(gate_of(scope), true)
+      call_line(gate_of(scope), true)
     end
   end
 end
@@ -27,7 +27,7 @@ local function freed_before(gate, cost, at, lines, place)
     elseif moment < at and of == cost then
       found = moment
       for _, line in ipairs(lines) do
-        found = not the_line().first_of(line, 1, place)[1] and found
+        found = not first_of(line, 1, place)[1] and found
       end
       over[#over + 1] = found and entry
       break

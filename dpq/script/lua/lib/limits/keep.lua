@@ -1,7 +1,8 @@
 -- keep: store the gates that have changed, and the leases that were charged. A gate that holds only grants is stored in
 -- a short form. An empty gate is not stored. Layout: docs/storage.md, "Gates".
--- Needs: now, rules, meters, booked, plain_text, hash_table
--- Gives: keep(), to be called after the last change of a gate.
+-- Needs: now, rules, meters, booked, plain_text, hash_table, callers
+-- Gives: keep(), to be called after the last change of a gate;
+--        call_callers(), which calls the callers of all gates that the script has read.
 local REPEATED_MS = 120000 -- how long a call for a reset, or for a 429 of a permit, may be sent again
 
 -- Writes the part before the windows.
@@ -71,5 +72,18 @@ local function keep()
   if n > 0 then
     redis.call('HSET', gates, unpack(fields))
     as_table(gates, n >= 16 or now % 64 == 0)
+  end
+end
+
+local function call_callers()
+  local awaited = {}
+  for _, gate in pairs(seen.gates) do
+    awaited[#awaited + 1] = not gate.plain and is_awaited(gate) and gate or nil
+  end
+  for _, gate in ipairs(awaited) do
+    call_line(gate)
+    if gate.scope == '' then
+      redis.call('ZADD', tracked, '0', '\t') -- the script that ends a lease looks at the line
+    end
   end
 end

@@ -1,5 +1,5 @@
 -- met: close a scope after a 429. The first task or permit afterwards is a probe. docs/design.md, "A 429".
--- Needs: now, pace, open_or_close, mark, event, notice
+-- Needs: now, pace, open_or_close, event, notice
 -- Gives: meet(gate, ms, granted, counts, was_probe, status, id), which closes the gate for `ms`; if that is below 0,
 --        for -ms, and longer with each probe in a row that is refused. `granted` is when the request was granted, ms;
 --        `id` is that of its task, or nil. If the 429 `counts`, it teaches the gate a slack or a rate. A closing by
@@ -101,7 +101,7 @@ local function meet(gate, ms, granted, counts, was_probe, status, id)
   if gate.scope == '' then
     stirred[''] = true
   else
-    mark()
+    redis.call('HSET', conf, 'gated', '1')
     open_or_close((string.match(gate.scope, '^[^\t]*'))) -- for a member of a pool, open or close its group
   end
   return ms

@@ -72,7 +72,6 @@ local function recall(gate, text)
   end
 end
 
-
 -- Computes the debt of a window at the end of a 429. One request is free, and the others follow at their pace. Other
 -- units are all free: the first task runs alone, and its cost is not known here.
 local function owed_after(opens, rule, window)

@@ -1,25 +1,38 @@
 -- prune: remove gates that hold nothing any more. Each call checks a few gates at random, so gates of groups that are
 -- gone cannot pile up. With two checks for each group that becomes empty, at most half of the gates are useless.
--- Needs: now, gate, booked, meters, has_ended, notice
--- Gives: prune(most), which checks at most that many gates and returns how many it has removed.
+-- Needs: now, gate, booked, meters, notice
+-- Gives: prune(most), which checks at most that many gates and returns how many it has removed;
+--        drop_ended(most), the same for gates that hold only grants.
 
--- True if the first or the last window still counts what it has granted, which is so for most gates.
-local function is_in_use(text)
-  local per, paid = string.match(text, '^%- (%d+)[a-z0-9_]*:([%d.]+)')
-  if not per and string.byte(text) == 45 then
-    per, paid = string.match(text, ' (%d+)[a-z0-9_]*:([%d.]+)[%d.:]* $')
+-- True if no window of the gate counts what it has granted any more.
+local function has_ended(text)
+  local until_ms = 0
+  for per, upto in string.gmatch(text, ' ([1-9]%d*)[a-z0-9_]*:([%d.]+)') do
+    until_ms = math.max(until_ms, per + (tonumber(upto) or 0))
   end
-  return per and per ~= '0' and per + (tonumber(paid) or 0) > instant
+  return until_ms <= instant
+end
+
+local function holds_only_grants(text) -- a name that begins with 0 is what the limit has learned
+  return string.find(text, '^%- [%l%d:._ ]*$') and not string.find(text, ' 0:', 1, true)
+end
+
+local function drop_ended(most)
+  local drawn = redis.call('HRANDFIELD', gates, most, 'WITHVALUES') or {}
+  for i = 1, #drawn, 2 do
+    if has_ended(drawn[i + 1]) and holds_only_grants(drawn[i + 1]) then
+      redis.call('HDEL', gates, drawn[i])
+    end
+  end
 end
 
 local function prune(most)
   local drop, drawn = {}, redis.call('HRANDFIELD', gates, most, 'WITHVALUES') or {}
   for i = 1, #drawn, 2 do
-    local scope, text = drawn[i], drawn[i + 1]
-    local in_use = is_in_use(text)
-    if not in_use and has_ended(text) then
+    local scope, over = drawn[i], has_ended(drawn[i + 1])
+    if over and holds_only_grants(drawn[i + 1]) then
       drop[#drop + 1] = scope
-    elseif not in_use then
+    elseif over then
       local gate = gate_of(scope)
       local until_ms = gate.opens
       for n, rule in ipairs(gate.rules) do
@@ -42,9 +55,6 @@ local function prune(most)
       end
       if gate.gone then -- a member that left the pool may come back: keep it while it is closed, or its grants count
         until_ms = gate.opens < UNTIL_OPENED and gate.opens or 0
-        for per, upto in string.gmatch(drawn[i + 1], ' (%d+)[a-z0-9_]*:([%d.]+)') do
-          until_ms = math.max(until_ms, (tonumber(per) or 0) + (tonumber(upto) or 0))
-        end
         gate.changed = false
       elseif gate.turn > 0 and redis.call('HEXISTS', groups, scope) == 1 then -- the group is in its turn
         until_ms = math.huge

@@ -5,6 +5,8 @@
 --        requests. It returns true if the report has a unit for the first time. Then the note of the task has changed:
 --        the caller must store the record (notes), and call admit (place). If `implied`, the units are not counted as
 --        spent values (estimate);
+--        scopes_of(group, member), the scopes that count a delivery: the queue, its group, and the member of a pool; ""
+--        or nil stands for none;
 --        nothing_of(cost), a report of 0 for each unit of the cost except requests;
 --        reserved_of(task), what the delivery of the task was charged, as a cost.
 
@@ -21,6 +23,12 @@ local function nothing_of(cost)
   return (string.gsub(string.match(cost, ',.*$') or '', '[=~]%d+', '=0'))
 end
 
+local function scopes_of(group, member)
+  local scopes = { '', group ~= '' and group or nil }
+  scopes[#scopes + 1] = (member or '') ~= '' and group .. '\t' .. member or nil
+  return scopes
+end
+
 local function reserved_of(task)
   local charged_then = string.match(live_note(task, SPENT) or '', '^%S* (%S+)$')
   return charged_then or task.cost -- without such a note the cost is still the same
@@ -32,7 +40,7 @@ local function correct_share(group, reserved, fresh)
   if unit and fresh[unit] then
     go_on() -- a report may be the first write
     local more = math.max(fresh[unit], 1) - math.max(reserved[unit] or 1, 1)
-    shares().correct(group, more / weight_of(group))
+    charge_share(group, more / weight_of(group))
   end
 end
 
@@ -49,9 +57,7 @@ local function true_up(task, report, implied)
   if not next(fresh) then
     return false
   end
-  local scopes, member = { '', task.group ~= '' and task.group or nil }, live_note(task, RUNS_AS)
-  scopes[#scopes + 1] = member and task.group .. '\t' .. member
-  for _, scope in ipairs(scopes) do
+  for _, scope in ipairs(scopes_of(task.group, live_note(task, RUNS_AS))) do
     local gate, token, noted = gate_of(scope), tonumber(task.token), {}
     local group = string.match(scope, '^[^\t]*')
     for i, rule in ipairs(gate.rules) do

@@ -1,47 +1,43 @@
--- window_rule: read the rule of a window, or of a quota. The bounds are those of `RateLimit` and `Quota`. Layout:
--- docs/storage.md, "Rules".
--- Gives: window_of(units, ms, unit, most, slowest), the rule of an even window, or nil;
---        moving_of(units, ms, unit), the rule of a moving window (moving), or nil;
---        quota_of(part), the rule of a quota, or nil if the part of the rules is no quota;
+-- window_rule: read the rule of a window, or of a quota. Layout: docs/storage.md, "Rules".
+-- Gives: window_of(part), the rule of an even or moving window, or nil if the part of the rules is no window;
+--        quota_of(part), the rule of a quota, or nil if the part is no quota;
 --        plain_limit(text), the rules of a limit of one window, and perhaps a concurrency; nil for others;
 --        MOST_UNITS, the most units of a window.
 local MOST_UNITS = 1000000000
 
-local function window_of(units, ms, unit, most, slowest)
-  local rate, per, burst = tonumber(units), tonumber(ms), tonumber(most)
-  if rate and rate >= 0.001 and rate <= MOST_UNITS and per <= 3.1536e11 and burst and burst <= MOST_UNITS
-    and burst * per / math.min(rate, slowest) <= 3.1536e13 then
-    return { rate = rate, per = per, unit = unit, name = ms .. unit, burst = burst, reserve = 0 }
-  end
+-- The name of a moving window in the gate differs from that of an even window, so that no program confuses the two.
+local function make_window(units, ms, unit, most)
+  local rate, moves = tonumber(units), most == 'm'
+  return rate and rate > 0 and { rate = rate, per = tonumber(ms), unit = unit, reserve = 0, asked = moves,
+    name = ms .. (moves and '_' or '') .. unit, burst = moves and 1 or tonumber(most), moving = moves } or nil
 end
 
--- Makes the rule of a moving window. Its name in the gate differs from that of an even window, so that no program
--- confuses the two.
-local function moving_of(units, ms, unit)
-  local window = window_of(units, ms, unit, '1', MOST_UNITS)
-  if window and window.rate >= 1 and window.rate % 1 == 0 then
-    window.moving, window.asked, window.name = true, true, ms .. '_' .. unit
-    return window
+local function window_of(part)
+  local units, ms, unit, most, more = string.match(part,
+    '^(%d[%d.]*) ([1-9]%d*)([a-z0-9_]*) ([1-9m]%d*)([ %d.e+~-]*)$')
+  local window = units and make_window(units, ms, unit, most)
+  if window and more ~= '' then
+    local reserve, rank = string.match(more, '^ ([1-9]%d*) (%-?%d[%d.e+-]*)')
+    window.slack, window.estimate = tonumber(string.match(more, ' %+(%d+)')), tonumber(string.match(more, ' ~(%d+)'))
+    if reserve then
+      window.reserve, window.rank, window.asked = tonumber(reserve), tonumber(rank), true
+    end
   end
+  return window
 end
 
 local function quota_of(part)
   local letter, unit, most, changes, rest = string.match(part,
     '^([HDWM])([a-z0-9_]*) ([1-9]%d*) [^ ]+ (%d+:%-?%d+[%d:,-]*)(.*)$')
-  local amount, spread = tonumber(most or ''), string.sub(rest or '', 1, 2) == ' ~'
-  local kept = string.sub(rest or '', spread and 3 or 1)
-  local reserve, rank = string.match(kept or '', '^ ([1-9]%d*) (%-?%d[%d.e+-]*)$')
-  reserve, rank = tonumber(reserve or 0), tonumber(rank or 0)
-  if amount and amount <= 1000000000000 and (kept == '' or reserve > 0) and reserve < amount and rank
-    and math.abs(rank) <= 2 ^ 63 then
-    return { letter = letter, unit = unit, name = letter .. unit, amount = amount, changes = changes,
-      spread = spread, reserve = reserve, rank = rank }
+  local spread, reserve, rank = string.match(rest or 'none', '^( ?~?) ?(%d*) ?(%-?[%d.e+-]*)$')
+  if spread then
+    return { letter = letter, unit = unit, name = letter .. unit, amount = tonumber(most), changes = changes,
+      spread = spread == ' ~', reserve = tonumber(reserve) or 0, rank = tonumber(rank) or 0 }
   end
 end
 
 local function plain_limit(text)
   local slots, units, ms, most = string.match(text, '^(%d+)|([1-9]%d*%.?%d*) ([1-9]%d*) ([1-9m]%d*)$')
-  local window = most == 'm' and moving_of(units, ms, '') or units and window_of(units, ms, '', most, MOST_UNITS)
-  local concurrency = tonumber(slots)
-  return window and concurrency <= 1000000 and { concurrency = concurrency, ceiling = 0, window } or nil
+  local window = slots and make_window(units, ms, '', most)
+  return window and { concurrency = tonumber(slots), ceiling = 0, window } or nil
 end

@@ -14,11 +14,14 @@
 --        UNIQUE_FOR, for any record: the ms for which its key stays taken after the ack;
 --        PINNED, for any record: the member that its push named;
 --        RAN_AS, for any record: the member that its newest delivery ran as;
---        FOLLOWED, WAITS, for any record: other tasks wait for it; it waits for other tasks (followed).
+--        OF_BATCH, FOR_BATCH, for any record or its notes: the batch of the task; the batch that it waits for;
+--        FOLLOWED, WAITS, the same: other tasks wait for it; what becomes of it if one of the tasks dies that it waits
+--        for (b or r), and their ids, "\1id\1id" (followed).
 local OPTIONS, PIN, BATCH, UNIQUE, LAPSES, AFTER = '\31', '\30', '\27', '\26', '\24', '\25'
 local SPENT, RUNS_AS, REFUSED = '\29', '\28', '\23'
 local UNIQUE_FOR = '^[^\n]*\26(%d+)'
 local PINNED, RAN_AS = '^[^\n]*\30([^\t\n\23-\31]*)', '^[^\n]*\28%d+ ([^\t\n]*)'
+local OF_BATCH, FOR_BATCH = '^[^\n]*\27([^\t\n\1\23-\31]+)', '^[^\n]*\27\1([^\t\n\23-\31]+)'
 local FOLLOWED, WAITS = '^[^\n]*\25%+', '^[^\n]*\25%+?([br])([^\t\n\23-\31]+)'
 
 local function note_of(task, mark)

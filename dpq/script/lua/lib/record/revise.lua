@@ -1,5 +1,5 @@
 -- revise: change a stored task in place.
--- Needs: now, record, rank, place, back
+-- Needs: now, record, rank, place
 -- Gives: revise(id, task, priority, residual, wait). A value of nil, or a priority of "", stays as it is. A
 --        running task keeps its lease: only its priority changes, for its return.
 local function revise(id, task, priority, residual, wait)
@@ -19,6 +19,6 @@ local function revise(id, task, priority, residual, wait)
   end
   redis.call('HSET', meta, id, write(task))
   if moves then
-    back(id, task, tonumber(wait or 0), true)
+    put_back(id, task, tonumber(wait or 0), true)
   end
 end

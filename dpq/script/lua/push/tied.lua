@@ -1,9 +1,37 @@
--- follow: let pushed tasks wait for the tasks that their option `after` names.
--- Needs: record, notes, followed
+-- tied: push tasks of batches, and tasks that wait for a batch, or for the tasks that their option `after` names.
+-- Needs: batches, record, notes, followed
 -- Gives: for the variables of push with these names:
+--        late_for_batch(ids, options, known), the reply of push if the batch of a task is finished, or nil. If a task
+--        waits for a batch already, another such task counts as known: push does not add it;
 --        find_waits(ids, options, known, holders), which gives each new task that is to wait its note, and sets
 --        `waits` in its options. It returns the reply of push if a task cannot wait for a task, or nil;
---        link(ids, options), to be called once these tasks are stored.
+--        join_batches(ids, options, known, holders), which counts the new tasks;
+--        link(ids, options), to be called once the tasks are stored. It also seals the batches of the tasks that wait.
+local function late_for_batch(ids, options, known)
+  for i in ipairs(ids) do
+    local option = not known[i] and options[i] or {}
+    local name = option.batch or option.seals
+    local batch = name and batch_of(name)
+    if option.batch and batch.state == 'f' then
+      return { -10, i, option.batch }
+    end
+    known[i] = known[i] or option.seals and batch.callback ~= ''
+  end
+end
+
+local function join_batches(ids, options, known, holders)
+  local new = {}
+  for i in ipairs(ids) do
+    local name = not known[i] and not holders[i] and options[i] and options[i].batch
+    if name then
+      new[name] = (new[name] or 0) + 1
+    end
+  end
+  for name, n in pairs(new) do
+    count_in_batch(name, nil, 'left', n)
+  end
+end
+
 local function find_waits(ids, options, known, holders)
   local numbers = {}
   for i, id in ipairs(ids) do
@@ -46,6 +74,9 @@ end
 
 local function link(ids, options)
   for i, id in ipairs(ids) do
+    if options[i] and options[i].seals then
+      seal_batch(options[i].seals, id)
+    end
     for _, each in ipairs(options[i] and options[i].waits or {}) do
       local raw = redis.call('HGET', meta, each)
       local task = read(raw or '')
