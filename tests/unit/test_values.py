@@ -1,4 +1,4 @@
-"""A push and a limit are one value each: mypy refuses swapped arguments on the whole way."""
+"""What can be said of a push, in its help and in an export."""
 
 import re
 
