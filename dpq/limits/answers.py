@@ -251,6 +251,11 @@ class Meaning(NamedTuple):
         """Other requests would be refused, too, until `wait` is over."""
         return self.again and self.wait is not None and self.about not in ("", "request")
 
+    @property
+    def asks_body(self) -> bool:
+        """The headers of a refusal name no time: its body may, or say that it is a limit."""
+        return self.about != "" and (self.wait is None or self.guessed)
+
 
 def meaning_of(
     status: int,
