@@ -195,7 +195,7 @@ REJECTED = ("rejected",)
 _NO_UNIT = re.compile(
     r"requests?|reqs?|limit|limits|user|app|project|org|organization|ip|global|default|account|core"
     r"|unified|[0-9]*-?(?:s|m|h|d|sec|min|(?:second|minute|hour|day|week|month)(?:s|ly)?|daily)"
-    r"|usage|based|[0-9]+"  # OpenAI's tokens_usage_based, in code
+    r"|per|usage|based|[0-9]+"  # OpenAI's tokens_usage_based, in code
 )
 """Words of a header's name that say whose limit it is, or of which window: no unit."""
 

@@ -414,8 +414,8 @@ OpenAI by usage, and other names, left | 200 | nobody - | in code
   x-ratelimit-reset-tokens_usage_based: 20ms
   x-ratelimit-remaining-complexity-points-of-all: 1
   x-ratelimit-reset-complexity-points-of-all: 1s
-  x-ratelimit-remaining-monthly-requests: 99
-  x-ratelimit-reset-monthly-requests: 1s
+  x-ratelimit-remaining-monthly-requests-per-user: 99
+  x-ratelimit-reset-monthly-requests-per-user: 1s
   = - 99 1
   = tokens 20 0.02
 Anthropic, left | 200 | nobody - | OURS
