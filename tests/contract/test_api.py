@@ -6,11 +6,11 @@ import multiprocessing
 import os
 import threading
 from operator import attrgetter
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from kit.waiting import wait_until
-from pydantic import BaseModel
+from pydantic import AfterValidator, BaseModel
 from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 
@@ -78,6 +78,23 @@ def test_a_payload_that_fits_no_more_is_buried_and_the_next_task_returned(
     assert dead.reason.startswith("payload: ")
     assert "parent" in dead.reason
     assert dead.payload == '{"url":"http://old","depth":0}'
+
+
+@pytest.mark.parametrize("error", [KeyError("k"), TaskNotFoundError("id", "other", "get")], ids=str)
+def test_an_error_of_a_validator_fails_its_task(
+    redis: Redis, queue_name: str, error: Exception
+) -> None:
+    """It reaches the caller, and counts as an attempt, whoever raised it."""
+
+    def validate(_: str) -> str:
+        raise error
+
+    DPQ(redis, queue_name).push("text")
+    kind: Any = Annotated[str, AfterValidator(validate)]
+    q: DPQ[Any] = DPQ(redis, queue_name, payload_type=kind)
+    with pytest.raises(type(error)):
+        q.pop()
+    assert (q.stats().failed, q.stats().delayed) == (1, 1)
 
 
 def test_a_decoding_client_serves_as_well(server: Server, redis: Redis, queue_name: str) -> None:
