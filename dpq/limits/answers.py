@@ -115,7 +115,7 @@ holds. No other try of the same request helps, but a 429 about the account is wa
 LIMIT_IN_BODY: dict[str, float] = {
     r'(?:^|"message"\s*:\s*"|>)[^"<>]{0,80}secondary rate limit': 60.0,  # GitHub, in code
     # https://developers.google.com/workspace/drive/api/guides/handle-errors
-    r'[">]\w*ratelimitexceeded["<]': DEFAULT_RETRY_AFTER,
+    r'[">#]\w*ratelimitexceeded\w*[":<]': DEFAULT_RETRY_AFTER,
     # https://developers.google.com/youtube/v3/docs/errors; a day's limit in code
     r'"reason"\s*:\s*"(?:quota|dailylimit)exceeded"': 300.0,
     # Meta: https://github.com/python-social-auth/social-core/issues/859, and

@@ -81,19 +81,17 @@ def test_a_payload_that_fits_no_more_is_buried_and_the_next_task_returned(
 
 
 @pytest.mark.parametrize("error", [KeyError("k"), TaskNotFoundError("id", "other", "get")], ids=str)
-def test_an_error_of_a_validator_fails_its_task(
-    redis: Redis, queue_name: str, error: Exception
-) -> None:
+def test_an_error_of_a_validator_fails_its_task(q: DPQ[Any], error: Exception) -> None:
     """It reaches the caller, and counts as an attempt, whoever raised it."""
 
     def validate(_: str) -> str:
         raise error
 
-    DPQ(redis, queue_name).push("text")
+    q.push("text")
     kind: Any = Annotated[str, AfterValidator(validate)]
-    q: DPQ[Any] = DPQ(redis, queue_name, payload_type=kind)
+    checking: DPQ[Any] = DPQ(q.redis, q.queue_name, payload_type=kind)
     with pytest.raises(type(error)):
-        q.pop()
+        checking.pop()
     assert (q.stats().failed, q.stats().delayed) == (1, 1)
 
 
