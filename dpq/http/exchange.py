@@ -99,7 +99,7 @@ class Exchange:
             if self.permit is not None:
                 status, headers, body = parts_of(response)
                 self._answer = status, headers, response
-                self._unreported = not body and meaning_of(status, headers).guessed
+                self._unreported = not body and meaning_of(status, headers).asks_body
                 if not self._unreported:
                     self._report(body)
         except THROWN_AWAY:

@@ -100,7 +100,7 @@ class AsyncExchange:
             if self.permit is not None:
                 status, headers, body = parts_of(response)
                 self._answer = status, headers, response
-                self._unreported = not body and meaning_of(status, headers).guessed
+                self._unreported = not body and meaning_of(status, headers).asks_body
                 if not self._unreported:
                     await self._report(body)
         except THROWN_AWAY:

@@ -113,24 +113,26 @@ SAID: dict[str, About] = {
 holds. No other try of the same request helps, but a 429 about the account is waited for."""
 
 LIMIT_IN_BODY: dict[str, float] = {
-    "secondary rate limit": 60.0,  # GitHub, in code
+    r'(?:^|"message"\s*:\s*"|>)[^"<>]{0,80}secondary rate limit': 60.0,  # GitHub, in code
     # https://developers.google.com/workspace/drive/api/guides/handle-errors
-    "ratelimitexceeded": DEFAULT_RETRY_AFTER,
-    '"dailylimitexceeded"': 300.0,  # Google, in code; a full Drive says "storageQuotaExceeded"
-    # https://developers.google.com/youtube/v3/docs/errors
-    '"quotaexceeded"': 300.0,
-    # Meta: https://github.com/python-social-auth/social-core/issues/859
-    "request limit reached": 60.0,
-    "totalrequests limit exceeded": 300.0,  # Salesforce, in code
-    "throttlingexception": DEFAULT_RETRY_AFTER,  # AWS, in code
+    r'[">#]\w*ratelimitexceeded\w*[":<]': DEFAULT_RETRY_AFTER,
+    # https://developers.google.com/youtube/v3/docs/errors; a day's limit in code
+    r'"reason"\s*:\s*"(?:quota|dailylimit)exceeded"': 300.0,
+    # Meta: https://github.com/python-social-auth/social-core/issues/859, and
+    # https://github.com/singer-io/tap-facebook/issues/192
+    r'"message"\s*:\s*"\(#\d+\) (?:\w+ request limit reached|there have been too many calls)': 60.0,
+    r'"message"\s*:\s*"totalrequests limit exceeded': 300.0,  # Salesforce, in code
+    r'[">#]throttlingexception[":<]': DEFAULT_RETRY_AFTER,  # AWS, in code
 }
-"""Texts, in lower case, that make a 400 or a 403 a limit, and the seconds if it names none."""
+"""Patterns of bodies, in lower case, that make a 400 or a 403 a limit, and the seconds if it names
+none. A text of the request that a body repeats has other forms: in JSON its quotes are escaped."""
 
 IN_BODY = (
     # Discord, Telegram, Matrix, Google's RetryInfo, monday.com: seconds, a span, or with its unit
     r'"(?:retry[_-]?(?:after|delay|in)|estimated_time)[_-]?(ms|seconds)?"\s*:\s*"?([^",}\]]{1,40})',
     # OpenAI, Azure, Gemini, litellm, Django REST framework, Replicate: "Please try again in 6m0s."
-    rf"(?:again|retry|available|resets?|wait)(?: in| after| for)?:?() (?:~|about )?({SPAN})",
+    r"\b(?:(?:again|retry|available|resets?) (?:in|after)|(?:again|retry|wait) for|wait):?()"
+    rf" (?:~|about )?({SPAN})",
 )
 """The waits in bodies: patterns of a unit and a value.
 
@@ -193,7 +195,7 @@ REJECTED = ("rejected",)
 _NO_UNIT = re.compile(
     r"requests?|reqs?|limit|limits|user|app|project|org|organization|ip|global|default|account|core"
     r"|unified|[0-9]*-?(?:s|m|h|d|sec|min|(?:second|minute|hour|day|week|month)(?:s|ly)?|daily)"
-    r"|usage|based|[0-9]+"  # OpenAI's tokens_usage_based, in code
+    r"|per|usage|based|[0-9]+"  # OpenAI's tokens_usage_based, in code
 )
 """Words of a header's name that say whose limit it is, or of which window: no unit."""
 
@@ -249,6 +251,11 @@ class Meaning(NamedTuple):
         """Other requests would be refused, too, until `wait` is over."""
         return self.again and self.wait is not None and self.about not in ("", "request")
 
+    @property
+    def asks_body(self) -> bool:
+        """The headers of a refusal name no time: its body may, or say that it is a limit."""
+        return self.about != "" and (self.wait is None or self.guessed)
+
 
 def meaning_of(
     status: int,
@@ -273,7 +280,9 @@ def meaning_of(
         return Meaning()
     fields, body_text = _read(headers), beginning(body)
     now, text = _now(fields), body_text.lower()
-    usual = [LIMIT_IN_BODY[said] for said in LIMIT_IN_BODY if status in (400, 403) and said in text]
+    words, usual = _words(text), []
+    if status in (400, 403):
+        usual = [wait for said, wait in LIMIT_IN_BODY.items() if re.search(said, text)]
     is_limit = is_limit or bool(usual)
     limits = _limits(fields)
     may_be = is_limit or status == 403 or (statuses is None and status in OVERLOADED)
@@ -283,10 +292,10 @@ def meaning_of(
         _asked(fields, now),
         longest(spent),
         longest(limit.wait for limit in limits if limit.left is None and may_be and status != 403),
-        _in_body(body_text, now) if may_be or may_pass else None,
+        _in_body((body_text, text if is_limit else words), now) if may_be or may_pass else None,
     )
     hit = is_limit or (may_be and (bool(spent) or named is not None))
-    words = _words(text)[:_MAX_CHARACTERS]
+    words = words[:_MAX_CHARACTERS]
     told = next((whom for pattern, whom in SAID.items() if re.search(pattern, words)), None)
     about = told or _WHOM.get(status, "resource" if hit else "request")
     should = {value.lower() for value in fields["x-should-retry"]}
@@ -328,8 +337,15 @@ def beginning(body: object) -> str:
     return start if isinstance(start, str) else start.decode("utf-8", "replace")
 
 
+_SAYS = (
+    *("type", "code", "status", "message", "detail", "msg", "__type"),
+    *("description", "error_description", "error_message"),
+)
+"""The names in JSON of what an error says, the codes first."""
+
+
 def _words(text: str) -> str:
-    """Find the codes and the message of an error; nothing of a request that it repeats."""
+    """Find the codes and the texts of an error; nothing of a request that it repeats."""
     from pydantic_core import from_json  # not above: programs that only push start without it
 
     try:
@@ -340,17 +356,18 @@ def _words(text: str) -> str:
     if not isinstance(error, Mapping):
         return text
     inner: Any = error.get("error")
-    places = [each for each in (inner, error) if isinstance(each, Mapping)]
-    names = ("type", "code", "status", "message", "detail", "msg", "__type")
-    words = [each.get(name) for each in places for name in names]
-    return " ".join(each for each in (*words, inner) if isinstance(each, str))
+    listed: Any = error.get("errors")
+    first = listed[0] if isinstance(listed, list) and listed else listed
+    places = [each for each in (inner, error, first) if isinstance(each, Mapping)]
+    words = [each.get(name) for each in places for name in _SAYS]
+    return " ".join(each for each in (*words, inner, first) if isinstance(each, str))
 
 
-def _in_body(text: str, now: float) -> float | None:
-    """Read the longest wait of the first form that a body has."""
+def _in_body(texts: tuple[str, str], now: float) -> float | None:
+    """Read the longest wait of the first form that a body has: a value in JSON, or prose."""
     found = (
         [wait_in(v.strip() + "ms" * (u.lower() == "ms"), now) for u, v in pattern.findall(text)]
-        for pattern in _IN_BODY
+        for pattern, text in zip(_IN_BODY, texts, strict=True)
     )
     return next((wait for wait in map(longest, found) if wait is not None), None)
 

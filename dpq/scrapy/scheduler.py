@@ -152,9 +152,8 @@ class Scheduler:
                 )
             kept = bool(self._own.enqueue_request(request))
             if self._crawler.stats.get_value("scheduler/unserializable", 0) == counted:
-                self._opened.count(
-                    "scheduler/unserializable"
-                )  # with JOBDIR, Scrapy may have counted it
+                # else Scrapy has counted it: it does so with JOBDIR
+                self._opened.count("scheduler/unserializable")
             return kept
         self._opened.push(push, request)
         return True

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from dpq.limits.cost import read_cost
 from dpq.limits.pools import UNTIL_OPENED_MS
-from dpq.model.errors import DPQError, PayloadError
+from dpq.model.errors import ConfigurationError, PayloadError
 from dpq.model.moments import moment_of
 from dpq.model.payload import Codec
 from dpq.model.priority import decode_priority
@@ -272,7 +272,7 @@ def read_payload(codec: Codec[P], body: bytes, task_id: str) -> tuple[Any, Excep
     """Read a payload; if a validator of its type raises an error, return None and that error."""
     try:
         return codec.decode(body, task_id), None
-    except DPQError:
+    except (ConfigurationError, PayloadError):  # not of a validator: pydantic wraps its ValueErrors
         raise
     except Exception as error:  # of a validator
         return None, error

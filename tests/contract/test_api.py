@@ -6,11 +6,11 @@ import multiprocessing
 import os
 import threading
 from operator import attrgetter
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from kit.waiting import wait_until
-from pydantic import BaseModel
+from pydantic import AfterValidator, BaseModel
 from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 
@@ -78,6 +78,21 @@ def test_a_payload_that_fits_no_more_is_buried_and_the_next_task_returned(
     assert dead.reason.startswith("payload: ")
     assert "parent" in dead.reason
     assert dead.payload == '{"url":"http://old","depth":0}'
+
+
+@pytest.mark.parametrize("error", [KeyError("k"), TaskNotFoundError("id", "other", "get")], ids=str)
+def test_an_error_of_a_validator_fails_its_task(q: DPQ[Any], error: Exception) -> None:
+    """It reaches the caller, and counts as an attempt, whoever raised it."""
+
+    def validate(_: str) -> str:
+        raise error
+
+    q.push("text")
+    kind: Any = Annotated[str, AfterValidator(validate)]
+    checking: DPQ[Any] = DPQ(q.redis, q.queue_name, payload_type=kind)
+    with pytest.raises(type(error)):
+        checking.pop()
+    assert (q.stats().failed, q.stats().delayed) == (1, 1)
 
 
 def test_a_decoding_client_serves_as_well(server: Server, redis: Redis, queue_name: str) -> None:

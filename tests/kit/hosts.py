@@ -60,8 +60,8 @@ class Host(ThreadingHTTPServer):
 class Answers(BaseHTTPRequestHandler):
     """`/n` redirects n times, `/away` redirects to another host.
 
-    `/429` is too many; `/told` says when to come again in its body. `/stream` sends its end when it
-    is told.
+    `/429` is too many; `/told` says when to come again in its body, and that of `/403` that it is a
+    limit. `/stream` sends its end when it is told.
 
     `/left` says what is left of its limit, `/usage` what it has spent, packed; `/events` says the
     same as a stream; `/cut` hangs up.
@@ -100,6 +100,8 @@ class Answers(BaseHTTPRequestHandler):
         elif name == "told":
             body = gzip.compress(b'{"error": "too many", "retry_after": 40}')
             self.reply(body, status=429, Content_Encoding="gzip")
+        elif name == "403":
+            self.reply(b'{"message": "too many: a secondary rate limit"}', status=403)
         elif name == "left":
             self.reply(b"ok", RateLimit="limit=9, remaining=4, reset=60")
         elif name == "stream":

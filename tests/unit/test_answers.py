@@ -298,6 +298,12 @@ a full Drive | 403 | request - | in code
   < {"error": {"errors": [{"domain": "global", "reason": "storageQuotaExceeded"}]}}
 Meta | 403 | resource 60? | https://github.com/python-social-auth/social-core/issues/859
   < {"error": {"message": "(#4) Application request limit reached", "code": 4}}
+Meta, an account's ads | 400 | resource 60? | https://github.com/singer-io/tap-facebook/issues/192
+  < {"error": {"message": "(#80004) There have been too many calls to this ad-account."}}
+another limit of requests | 403 | request - | OURS
+  < {"message": "Friend request limit reached"}
+hours that are no wait | 503 | host - | OURS
+  < <html>Our support is available 24 hours a day.</html>
 Salesforce, a day's calls | 403 | resource 300? | in code
   < [{"errorCode": "REQUEST_LIMIT_EXCEEDED", "message": "TotalRequests Limit exceeded."}]
 
@@ -408,8 +414,8 @@ OpenAI by usage, and other names, left | 200 | nobody - | in code
   x-ratelimit-reset-tokens_usage_based: 20ms
   x-ratelimit-remaining-complexity-points-of-all: 1
   x-ratelimit-reset-complexity-points-of-all: 1s
-  x-ratelimit-remaining-monthly-requests: 99
-  x-ratelimit-reset-monthly-requests: 1s
+  x-ratelimit-remaining-monthly-requests-per-user: 99
+  x-ratelimit-reset-monthly-requests-per-user: 1s
   = - 99 1
   = tokens 20 0.02
 Anthropic, left | 200 | nobody - | OURS
@@ -545,6 +551,10 @@ def test_a_request_that_an_answer_repeats_says_nothing(more):
     """A text of the request is not the host's word, also where the body is cut."""
     body = f'{{"detail": "slow", "input": "my account is not active {more}"}}'
     assert in_short(meaning_of(429, {}, body)) == "resource 5?"
+    body = f'{{"error": {{"metadata": {{"flagged_input": "try again in 5 minutes {more}"}}}}}}'
+    assert in_short(meaning_of(403, {}, body)) == "request -"
+    body = f'{{"error": {{"failed_generation": "a secondary rate limit {more}"}}}}'
+    assert in_short(meaning_of(400, {}, body)) == "request -!"
     assert in_short(meaning_of(429, {}, "429 insufficient_quota")) == "account 5?"
 
 

@@ -95,11 +95,8 @@ WINDOWS = [RateLimit(1, 1)]
             "adaptive is given for a longer window: only the shortest can learn",
         ),
         *(
-            (
-                {"concurrency": value},
-                f"concurrency is {value!r}: it must be an int from 1 to 1000000",
-            )
-            for value in (0, -1, 1.0, True, "3", 1_000_001)
+            ({"concurrency": most}, f"concurrency is {most!r}: it must be an int from 1 to 1000000")
+            for most in (0, -1, 1.0, True, "3", 1_000_001)
         ),
     ],
 )
