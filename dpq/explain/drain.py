@@ -119,6 +119,8 @@ class DrainLook(NamedTuple):
     @property
     def begun(self) -> dict[str, float]:
         """The ms at which limits have let all due tasks of a group start, where they say it."""
+        if self.paused_until == math.inf:
+            return {}
         told = (each for each in self.scopes if each.rated and each.waiting and not each.unreadable)
         return {each.group: each.clears for each in told if each.clears < UNTIL_OPENED_MS}
 

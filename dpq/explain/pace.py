@@ -5,7 +5,7 @@ own looks, or from both. No I/O, no clock. Source: docs/observability.md, "Pace"
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise, starmap
 from operator import sub
 from typing import Literal, NamedTuple
@@ -17,6 +17,10 @@ from dpq.model.reports import QueueStats
 COVERED_SECONDS, STRETCH_SECONDS = 300.0, 10.0
 """Seconds that a pace covers: over a shorter time, random arrivals make estimates jump. It is cut
 into stretches, the least time over which counts are compared with each other."""
+
+TOGETHER = (1, 2, 3, 6)
+"""Stretches that are compared as one: 600 pushes at the start of each minute scatter over 10 s, and
+not over 60 s."""
 
 KEPT_SECONDS = COVERED_SECONDS + 2 * STRETCH_SECONDS
 """Seconds for which callers keep points: those of a pace, and of its first stretch all."""
@@ -135,7 +139,7 @@ def pace_of(points: Sequence[Point], patience: float = CHANGED_SECONDS) -> Pace:
     come, leave = max(0, came) / seconds, ended / seconds
     net, done = leave - come, sum(each.acked for each in stretches) / seconds
     by_chance = sum(abs(each.came) + each.ended for each in stretches) / seconds
-    spread = _spread([each.ended - each.came for each in stretches], stretches, by_chance)
+    spread = min(_spread_of_net(stretches, by_chance))
     error = math.sqrt(spread / seconds)
     similar = leave / SIMILAR <= come <= leave * SIMILAR
     kind: PaceKind
@@ -197,6 +201,16 @@ def _spread(
     )
     pairs = pairs[: len(pairs) - left_out] if len(pairs) > left_out else [by_chance]
     return max(by_chance, sum(pairs) / len(pairs))
+
+
+def _spread_of_net(stretches: Sequence[_Stretch], by_chance: float) -> Iterator[float]:
+    """Estimate the variance of what a backlog shrinks by a second, over 10 s and longer times."""
+    for size in TOGETHER:
+        known = stretches[len(stretches) % size :]
+        longer = [known[n : n + size] for n in range(0, len(known), size)]
+        if size == 1 or len(longer) > 2:
+            sums = [_Stretch(*map(sum, zip(*few, strict=True))) for few in longer]
+            yield _spread([each.ended - each.came for each in sums], sums, by_chance)
 
 
 def _change(stretches: Sequence[_Stretch]) -> int:

@@ -67,7 +67,9 @@ def no_such_queue(name: str, names: Sequence[str]) -> str:
     known, said = sorted({*names} - {name}), f"there is no queue {name!r}"
     if near := get_close_matches(name, known, n=1):
         return f"{said}; did you mean {near[0]!r}?"
-    return f"{said}; there are {some_of(known)}" if known else f"{said}: the first push makes one"
+    if not known:  # perhaps it is the wrong server
+        return f"{said}, nor any other: the first push makes one"
+    return f"{said}; there are {some_of(known)}"
 
 
 def some_of(names: Sequence[str]) -> str:

@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 from dpq import DPQ, ConfigurationError, RateLimit
 from dpq.explain.drain import LONGEST_SECONDS, DrainLook, drain_of
 from dpq.limits.limits import EVERY_GROUP, most_granted, quota_text
-from dpq.limits.pools import MAX_MEMBERS
+from dpq.limits.pools import MAX_MEMBERS, UNTIL_OPENED_MS
 from dpq.limits.rules import LimitRules, limit_words, plain_rules
 from dpq.limits.words import rate_text
 from dpq.model.rates import many, span
 from dpq.queue.inside import operations_of, session_of
 from dpq.types import Event, LimitState
+from dpq.views.sampler import Snapshot
 from dpq.views.words import number, say_drain
 
 
@@ -57,6 +58,22 @@ def gauges(state: LimitState) -> list[dict[str, Any]]:
             }
         )
     return found
+
+
+def all_begun_ms(state: LimitState, seen: Snapshot) -> float | None:
+    """Return when limits have let all due tasks of a scope start; None if they do not say it.
+
+    The drain time counts some 100 scopes. In others each task counts as one request.
+    """
+    if state.group in (None, *seen.begun):
+        return seen.begun.get(state.group or "")
+    left = [(each["left"], each["a_second"]) for each in gauges(state) if not each["unit"]]
+    seconds = [max(0.0, state.waiting - units) / rate for units, rate in left if units is not None]
+    opens = state.opens_at.timestamp() * 1000 if state.opens_at else 0.0
+    if not (seconds and state.waiting) or state.quotas or not (state.open or opens):
+        return None
+    start = max(opens, seen.survey.now_ms, float(seen.survey.paused_until or 0))
+    return start + max(seconds) * 1000 if start < UNTIL_OPENED_MS else None
 
 
 # A change

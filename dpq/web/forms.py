@@ -128,9 +128,8 @@ def show_job(call: Call) -> Response:
 
 def pause(call: Call) -> Response:
     """Pause the queue, for some seconds or until it is resumed."""
-    seconds = call.maybe("seconds")
-    by = call.allow("pause", f"seconds={seconds or 'until resumed'}")
-    call.queue.pause(seconds, by=by)
+    by = call.allow("pause", f"seconds={call.said('seconds') or 'until resumed'}")
+    call.queue.pause(call.maybe("seconds"), by=by)
     return call.done({"paused": True}, "q", call.name)
 
 

@@ -18,7 +18,7 @@ from dpq.model.payload import bytes_text
 from dpq.model.rates import many, span
 from dpq.views.charts import Chart, Line
 from dpq.views.events import event_text, kind_text, limited_by
-from dpq.views.limits import gauges
+from dpq.views.limits import all_begun_ms, gauges
 from dpq.views.used import hour_chart, hour_text, used_by
 from dpq.views.words import batch_counts, batch_left, number, say_drain, say_schedule, say_state
 from dpq.views.workers import say_quiet
@@ -212,7 +212,15 @@ def environment(**shared: Any) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    named: list[Any] = [attempt_of, batch_counts, batch_left, coded, drawn, event_text]
+    named: list[Any] = [
+        all_begun_ms,
+        attempt_of,
+        batch_counts,
+        batch_left,
+        coded,
+        drawn,
+        event_text,
+    ]
     named += [gauges, hangs, hour_chart, hour_text, kind_text, limited_by, many, moment, number]
     named += [one_line_of, points, pretty, quota_text, rate, say_drain, say_quiet, say_state]
     named += [schedule, span, spent, used_by]

@@ -882,6 +882,8 @@ def test_another_database() -> None:
                 mails.push("x")
         with DPQ.from_url(server.url, "news") as news:
             assert "keys in the databases 0, 2: the URL names one" in news.why().because
+        with DPQ.from_url(f"{server.url}?db=1", "news") as news:
+            assert "no queue 'news', nor any other: the first push" in news.why().because
 
 
 def test_queues_keep_their_places() -> None:

@@ -54,3 +54,10 @@ def test_a_stop_is_seen_in_half_a_minute(seed: int, come: float) -> None:
         pace = pace_of(points[now - 320 : now + 1])
         assert (pace.kind, pace.done) == ("stopped", 0)
     assert pace_of(points[310:631]).say == "none finished in 30 s"
+
+
+@pytest.mark.parametrize(("end", "kind"), [(10, "even"), (8, "grows"), (5, "grows")])
+def test_pushes_once_a_minute_hide_no_growth(end: float, kind: str) -> None:
+    """600 tasks come at the start of each minute, and fewer end: it is seen, and stays so."""
+    points = simulated(1, 900, lambda _: 0, lambda _: end, 3000, lambda at: 600 * (at % 60 == 0))
+    assert {pace_of(points[now - 320 : now + 1]).kind for now in range(330, 900, 10)} == {kind}

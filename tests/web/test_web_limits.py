@@ -141,6 +141,24 @@ def test_the_question_shows_both_sides(look: Browser, q: DPQ, path: str) -> None
     assert (q.admin.limits(), q.admin.events()) == before
 
 
+def test_each_group_says_when_all_have_begun(
+    look: Browser, q: DPQ, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also groups that the drain time leaves out; none does while the queue is paused."""
+    monkeypatch.setattr("dpq.explain.operations.LARGEST", 2)
+    monkeypatch.setattr("dpq.views.shared.FRESH_SECONDS", 0.0)
+    monkeypatch.setattr("dpq.views.sampler.LIMITS_SECONDS", 0.0)
+    q.set_limit(2, 1, group="*")
+    q.push_many([Push(n, group=f"{n % 9}") for n in range(90)])
+    begun = [
+        int(at) for at in re.findall(r'begun"><time[^>]*at="(\d+)"', look.page(f"{path}/limits"))
+    ]
+    assert len(begun) == 9
+    assert max(begun) - min(begun) < 2000
+    q.pause()
+    assert not re.findall('begun"><time', look.page(f"{path}/limits"))
+
+
 def test_a_change_meanwhile_is_refused(change: Browser, q: DPQ, path: str) -> None:
     """The form and the question carry what stood; another change is shown, and nothing is done."""
     q.set_limit(10, 1, group="g")

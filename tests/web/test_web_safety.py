@@ -109,11 +109,12 @@ def test_rights_of_an_application(
     site = dashboard(write=True, allow=allow, user=lambda request: "ann\nbob")
     with caplog.at_level(logging.INFO, "dpq.web.audit"):
         site.submit(f"{path}/pause")
+        site.submit(f"{path}/pause", 400, seconds="soon")
         site.submit(f"{path}/group", 403, verb="open", group="a")
         site.call(f"/queues{path[2:]}/limits", {"windows": ["1/s"]}, 403)
     lines = [record.getMessage() for record in caplog.records]
-    assert [line.partition(" ")[0] for line in lines] == ["pause", "refused:", "refused:"]
-    assert lines[1].startswith(
+    assert [line.partition(" ")[0] for line in lines] == ["pause", "pause", "refused:", "refused:"]
+    assert lines[2].startswith(
         f"refused: open queue={q.queue_name!r} group='a' member=None seconds=0 user='ann"
     )
     assert "\n" not in lines[1]

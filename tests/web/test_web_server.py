@@ -88,6 +88,17 @@ def test_the_gauge_of_memory(look: Browser, q: DPQ) -> None:
     assert 0.1 < float(share) < 0.5
 
 
+@pytest.mark.parametrize("facts", [{}, {"valkey_version": "9.1", "aof_enabled": 1}])
+def test_each_server_shows_what_it_knows(
+    look: Browser, q: DPQ, facts: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Redis is not Valkey, and a hosted server may leave fields of INFO out."""
+    q.push("x")
+    info = {"redis_version": "7.2", "maxmemory_human": "0B", "used_memory_human": "1M", **facts}
+    monkeypatch.setattr(Redis, "info", lambda _: info)
+    assert ("Valkey 9.1, as Redis 7.2" if facts else "<dd>Redis 7.2") in look.page("/server")
+
+
 def beat(q: DPQ, worker: str, name: str, running: int, doing: Any = None) -> None:
     """A heartbeat of a worker."""
     more = () if doing is None else (doing,)
