@@ -77,15 +77,26 @@ class AsyncLink:
         await connection.connect()
         timeout, connection.socket_timeout = connection.socket_timeout, None
         self._connection, self._awaited = connection, deque()
-        self._reader = asyncio.create_task(self._read(connection, self._awaited, timeout))
+        self._reader = asyncio.create_task(self._read(connection, self._awaited, timeout or 0))
 
-    async def _read(
-        self, connection: Any, awaited: "deque[Exchange]", timeout: float | None
-    ) -> None:
+    async def _read(self, connection: Any, awaited: "deque[Exchange]", timeout: float) -> None:
         """Read replies until the connection ends; then give all waiting calls the error."""
         fault: Exception = RedisConnectionError("the connection was closed")
+        loop, watch = asyncio.get_running_loop(), None
+
+        def look(reader: Any) -> None:
+            """Give the server up if it is silent for longer than the client's `socket_timeout`."""
+            nonlocal watch
+            if awaited and awaited[0].began + timeout <= loop.time():
+                silent = RedisTimeoutError("no reply within the client's socket_timeout")
+                while awaited:
+                    awaited.popleft().end(silent)
+                reader.cancel()
+            else:
+                watch = loop.call_later(timeout / 4, look, reader)
+
         if timeout:
-            asyncio.get_running_loop().call_later(timeout, self._look, awaited, timeout)
+            watch = loop.call_later(timeout, look, asyncio.current_task())
         try:
             while True:
                 try:
@@ -97,23 +108,12 @@ class AsyncLink:
         except (RedisError, OSError) as error:
             fault = _as_redis_error(error)
         finally:
+            if watch:
+                watch.cancel()
             while awaited:
                 awaited.popleft().end(fault)
             with suppress(RedisError, OSError):
                 await connection.disconnect(nowait=True)
-
-    def _look(self, awaited: "deque[Exchange]", timeout: float) -> None:
-        """Give the server up if it is silent for longer than the client's `socket_timeout`."""
-        loop, reader = asyncio.get_running_loop(), self._reader
-        if awaited is not self._awaited or reader is None or reader.done():
-            return  # the connection has ended
-        if awaited and awaited[0].began + timeout <= loop.time():
-            silent = RedisTimeoutError("no reply within the client's socket_timeout")
-            while awaited:
-                awaited.popleft().end(silent)
-            reader.cancel()
-        else:
-            loop.call_later(timeout / 4, self._look, awaited, timeout)
 
     async def aclose(self) -> None:
         """Close the connections; running calls get an error."""

@@ -19,15 +19,15 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq.link import blocks
 from dpq.link.blocks import handing_on, markers_maybe_lost, read_marker
-from dpq.link.cluster import CUT, Nodes
+from dpq.link.cluster import CUT, Nodes, forbidden
 from dpq.link.connections import Connections
 from dpq.link.endpoint import Endpoint, first_answered
 from dpq.link.shared import here, pause
 from dpq.link.watches import Marker, Watch, time_left
 
 MOST_KEPT = 16
-"""Waiters that a queue object keeps, each with its connection: `pop_first` may wait on many sets of
-queues."""
+"""Waiters that a queue object keeps beside those on the markers of the last call, each with its
+connection: `pop_first` may wait on many sets of queues."""
 
 Tell = Callable[..., Any]
 
@@ -125,8 +125,8 @@ class _Block(Endpoint):
         self.send("CLIENT", "ID")
         try:
             return int(self.read())
-        except ResponseError:  # the user may not ask
-            self.nodes.unblocks = False
+        except ResponseError as refusal:  # the user may not ask, or a script runs for too long
+            self.nodes.unblocks = not forbidden(refusal)
             return 0
 
     def end_of_block(self) -> Any:
@@ -152,11 +152,11 @@ class _Block(Endpoint):
         return False
 
     def _unblock(self, tell: Tell) -> bool | None:
-        """Ask the server to end the block: False if it has none, None if the user may not ask."""
+        """Ask the server to end the block: False if it has none, None if it refuses."""
         try:
             return bool(tell(self.node, "CLIENT", "UNBLOCK", self._client_id))
-        except ResponseError:
-            self.nodes.unblocks = False
+        except ResponseError as refusal:
+            self.nodes.unblocks = not forbidden(refusal)
             return None
 
     def lost(self) -> None:
@@ -181,14 +181,16 @@ class Waiters:
     @contextmanager
     def take(self, markers: tuple[str, ...]) -> Iterator[Waiter]:
         """Lend a waiter for one wait; after an error it is closed, and not used again."""
-        waiter = self._kept_on(markers) or Waiter(self._connections, markers)
+        waiter = self._kept_on(markers)
+        if waiter is None:  # all that are kept wait on other markers
+            self.close(MOST_KEPT)
+            waiter = Waiter(self._connections, markers)
         try:
             yield waiter
         except BaseException:
             waiter.close()
             raise
         self._kept.append((here(), waiter))
-        self.close(MOST_KEPT)
 
     def _kept_on(self, markers: tuple[str, ...]) -> Waiter | None:
         """Take out a waiter; drop those of a forked child's parent, or of another event loop."""
@@ -206,10 +208,11 @@ class Waiters:
 
     def close(self, most: int = 0) -> None:
         """Close the waiters that no call uses now, but for the last `most`."""
-        while len(self._kept) > most:
-            owner, waiter = self._kept.popleft()
-            if owner == here():
-                waiter.close()
+        with suppress(IndexError):  # another thread has taken out the rest
+            while len(self._kept) > most:
+                owner, waiter = self._kept.popleft()
+                if owner == here():
+                    waiter.close()
 
 
 def sleep(waiter: Waiter, watches: Sequence[Watch], until: float, stop: Any = None) -> bool:

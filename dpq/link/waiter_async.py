@@ -18,15 +18,15 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq.link import blocks
 from dpq.link.blocks import handing_on, markers_maybe_lost, read_marker
-from dpq.link.cluster import CUT, AsyncNodes
+from dpq.link.cluster import CUT, AsyncNodes, forbidden
 from dpq.link.connections_async import AsyncConnections
 from dpq.link.endpoint_async import AsyncEndpoint, first_answered
 from dpq.link.shared_async import here, pause
 from dpq.link.watches import Marker, Watch, time_left
 
 MOST_KEPT = 16
-"""Waiters that a queue object keeps, each with its connection: `pop_first` may wait on many sets of
-queues."""
+"""Waiters that a queue object keeps beside those on the markers of the last call, each with its
+connection: `pop_first` may wait on many sets of queues."""
 
 Tell = Callable[..., Awaitable[Any]]
 
@@ -124,8 +124,8 @@ class _Block(AsyncEndpoint):
         await self.send("CLIENT", "ID")
         try:
             return int(await self.read())
-        except ResponseError:  # the user may not ask
-            self.nodes.unblocks = False
+        except ResponseError as refusal:  # the user may not ask, or a script runs for too long
+            self.nodes.unblocks = not forbidden(refusal)
             return 0
 
     async def end_of_block(self) -> Any:
@@ -151,11 +151,11 @@ class _Block(AsyncEndpoint):
         return False
 
     async def _unblock(self, tell: Tell) -> bool | None:
-        """Ask the server to end the block: False if it has none, None if the user may not ask."""
+        """Ask the server to end the block: False if it has none, None if it refuses."""
         try:
             return bool(await tell(self.node, "CLIENT", "UNBLOCK", self._client_id))
-        except ResponseError:
-            self.nodes.unblocks = False
+        except ResponseError as refusal:
+            self.nodes.unblocks = not forbidden(refusal)
             return None
 
     async def lost(self) -> None:
@@ -180,14 +180,16 @@ class AsyncWaiters:
     @asynccontextmanager
     async def take(self, markers: tuple[str, ...]) -> AsyncIterator[AsyncWaiter]:
         """Lend a waiter for one wait; after an error it is closed, and not used again."""
-        waiter = self._kept_on(markers) or AsyncWaiter(self._connections, markers)
+        waiter = self._kept_on(markers)
+        if waiter is None:  # all that are kept wait on other markers
+            await self.aclose(MOST_KEPT)
+            waiter = AsyncWaiter(self._connections, markers)
         try:
             yield waiter
         except BaseException:
             await waiter.aclose()
             raise
         self._kept.append((here(), waiter))
-        await self.aclose(MOST_KEPT)
 
     def _kept_on(self, markers: tuple[str, ...]) -> AsyncWaiter | None:
         """Take out a waiter; drop those of a forked child's parent, or of another event loop."""
@@ -205,10 +207,11 @@ class AsyncWaiters:
 
     async def aclose(self, most: int = 0) -> None:
         """Close the waiters that no call uses now, but for the last `most`."""
-        while len(self._kept) > most:
-            owner, waiter = self._kept.popleft()
-            if owner == here():
-                await waiter.aclose()
+        with suppress(IndexError):  # another thread has taken out the rest
+            while len(self._kept) > most:
+                owner, waiter = self._kept.popleft()
+                if owner == here():
+                    await waiter.aclose()
 
 
 async def sleep(

@@ -102,9 +102,10 @@ class Keeper(Leases):
             self._news.clear()
             wait = self._plan() - time.monotonic()
             if self._closed or not (notified or self._kept()):
-                with self._starting:  # a lease that begins later starts another thread
+                with self._starting:
+                    self.wake_at = float("inf")  # a lease that begins later starts another thread
                     if self._closed or not self._kept():
-                        self.wake_at, self._thread = float("inf"), None
+                        self._thread = None
                         return
             notified = self._news.wait(max(0.0, wait))
             with self._beat:

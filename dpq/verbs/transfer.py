@@ -261,7 +261,7 @@ class Import:
                 yield
         if line.kind != "end":
             raise ExportFileError(
-                seen["lines"],
+                line.number,
                 "the last line of an export has its counts, and this one has none: the file is "
                 "cut, or it is no export. Nothing was imported",
             )

@@ -1,6 +1,7 @@
 """pop_first: the first queue of a list that has a task, and one wait for all of them."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -46,12 +47,17 @@ def test_the_list_decides(three: list[DPQ[Any]]) -> None:
 def test_waits_on_many_sets_keep_few_connections(
     three: list[DPQ[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The waiters of the last sets of queues are kept, and a kept one serves again."""
-    monkeypatch.setattr(waiter, "MOST_KEPT", 2)
+    """The waiters of the last sets of queues are kept, and all of one set: they serve again."""
+    monkeypatch.setattr(waiter, "MOST_KEPT", 1)
     a, b, c = three
     for queues in ([a, b], [a, c], [a, b, c], [a, b, c], [a, c]):
         pop_first(queues, timeout=0.01)
     assert [kept.markers[-1] for _, kept in a._waiters._kept] == [c._operations.marker] * 2
+    many: list[set[Any]] = []
+    for _ in range(2):
+        with ExitStack() as stack:  # as many threads that wait at once
+            many.append({stack.enter_context(a._waiters.take(("m",))) for _ in range(4)})
+    assert many[0] == many[1]
 
 
 @pytest.mark.parametrize("number", range(3))
