@@ -34,7 +34,7 @@ _LETTERS = {name: letter for letter, name in _PERIODS.items()}
 
 _HEAD = re.compile(r"(\d+)(?:\*([\d.]+))?(!?)(?:~(\S+) (\S+) (\S+))?")
 _WINDOW = re.compile(r"(\S+) (\d+)(\S*) (m|\d+)(?: (\d+) (\S+))?(?: \+(\d+))?(?: ~(\d+))?")
-_QUOTA = re.compile(r"([HDWM])(\S*) (\d+) (\S+) \S+( ~)?(?: (\d+) (\S+))?")
+_QUOTA = re.compile(r"([HDWM])(\S*) ([1-9]\d*) (\S+) \S+( ~)?(?: (\d+) (\S+))?")
 _CLOCK_CHANGES = re.compile(r" -?[0-9]+:-?[0-9][0-9:,-]*")
 
 _DAY_MS = 86_400_000
