@@ -40,7 +40,8 @@ class AsyncRunner:
 
     @property
     def free(self) -> int:
-        return self._state.concurrency - len(self._running) - self.hung
+        # A call whose thread hangs counts twice while its hooks run.
+        return max(0, self._state.concurrency - len(self._running) - self.hung)
 
     def fill(self) -> None:
         while self.free > 0 and not self._state.stopping:

@@ -112,10 +112,10 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
         loop = asyncio.get_running_loop()
         for number in stop_signals():
             before = signal.getsignal(number)
-            if number not in _before and (all_of_them or _is_free(before)):
+            if all_of_them or _is_free(before):
                 with suppress(NotImplementedError):  # Windows
                     loop.add_signal_handler(number, _stop_all, number)
-                    _before[number] = before
+                    _before.setdefault(number, before)
         _listening.append(self)
         try:
             yield
