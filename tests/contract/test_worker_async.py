@@ -284,14 +284,11 @@ async def test_a_plain_function_runs_in_a_thread(queue: Queue) -> None:
     worker = AsyncWorker(queue, Plain(), after=lambda *_: free.append(worker._runner.free))
     async with running(worker):
         await until(stats_say(queue, dead=1))
-        assert (await queue.stats()).ready == 1
+        assert ((await queue.stats()).ready, len(worker._held())) == (1, 1)
         gate.set()
         await until(stats_say(queue, dead=2))
     assert list(map(str, heard)) == [str((False, "of the program")), "time limit", str(heard[0])]
-    assert free == [
-        0,
-        0,
-    ]  # never below: a step with tasks at hand would not wait, and stop the loop
+    assert free == [0, 0]  # below 0 a step does not wait, so the loop would stand still
 
 
 PROGRAM = """
