@@ -157,7 +157,7 @@ _before: dict[signal.Signals, Any] = {}  # the handlers that were there before
 
 
 def _stop_all(number: signal.Signals) -> None:
-    for worker in [*_listening]:
+    for worker in reversed(_listening):  # a loop that was closed may have left one behind
         about = fields("worker_stopping", worker=worker.name, reason=number.name)
         log.info("%s: %s, stopping", worker.name, number.name, extra=about)
         worker.stop()
