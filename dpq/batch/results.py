@@ -38,8 +38,7 @@ def result_line(request: dict[str, Any], response: dict[str, Any]) -> bytes:
 
 
 class Results:
-    """The results of a batch, in a file that may be new; what files of other machines have is not
-    sent again."""
+    """The results of a batch, in one file; what files of other machines have is not sent again."""
 
     def __init__(self, path: Path, also: Sequence[Path], batch: Batch) -> None:
         self.path, self._also, self._batch = path, also, batch

@@ -10,7 +10,6 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, ExitStack, closing, contextmanager, nullcontext
-from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple, NoReturn
@@ -226,13 +225,14 @@ def load(target: str) -> Any:
     module_name, _, path = target.partition(":")
     if not module_name or not path:
         raise ConfigurationError(f"{target!r} names no handlers: write package.module:name")
-    module = _import(module_name)
-    try:
-        found = attrgetter(path)(module)
-    except AttributeError as error:
-        there = _list(_handlers_in(error.obj)) or "no handler"
-        said = f"{target!r}: {module_name!r} has no {error.name!r}; it has {there}"
-        raise ConfigurationError(said) from None
+    found: Any = _import(module_name)
+    for name in path.split("."):
+        try:
+            found = getattr(found, name)
+        except AttributeError:  # it may come from another object, such as one that found asks
+            there = _list(_handlers_in(found)) or "no handler"
+            said = f"{target!r}: {module_name!r} has no {name!r}; it has {there}"
+            raise ConfigurationError(said) from None
     if isinstance(found, TaskFunction):
         said = f"{target!r} is a single task: name the Tasks object that it belongs to"
         raise ConfigurationError(said)

@@ -77,7 +77,8 @@ class Child:
         """Read the reports of the process from its pipe."""
         lines = b""
         with contextlib.suppress(BlockingIOError):
-            lines = os.read(self._reports, MAX_REPORT_BYTES) if self._reports else b""
+            if self._reports is not None:  # it is 0 where stdin is closed
+                lines = os.read(self._reports, MAX_REPORT_BYTES)
         for line in lines.splitlines():
             self.has_beat = self.has_beat or line == b"beat"
             with contextlib.suppress(ValueError):  # a beat, or a line that was cut
@@ -226,7 +227,7 @@ def report_through(pipe: int, source: HealthSource) -> Callable[[], None]:
             os.write(pipe, line.encode() + b"\n")
         except BrokenPipeError:
             return False
-        except BlockingIOError:  # the pipe is full
+        except OSError:  # the pipe is full
             pass
         return True
 

@@ -174,9 +174,7 @@ def _report(ctx: Any, error: Exception, code: int) -> NoReturn:
 
 LogStyle = Literal["text", "json"]
 LEVELS = {"error": logging.ERROR, "warning": logging.WARNING}
-PIPE_BYTES = (
-    4096  # of a line in a pipe of several processes: a longer one may be torn, so it is cut
-)
+PIPE_BYTES = 4096  # of a line in a pipe of several processes: a longer one may be torn
 
 
 class JsonLines(logging.Formatter):

@@ -19,6 +19,7 @@ from rich.progress import BarColumn
 
 from dpq import AsyncDPQ
 from dpq.batch import BatchJob, BatchOutcome, Progress, run_batch
+from dpq.batch.job import HEADER_NAME
 from dpq.cli import _command as cmd
 from dpq.cli._progress import Bar, repeated
 from dpq.cli._terminal import FAILED, INTERRUPTED, emit, talk
@@ -144,7 +145,7 @@ def _headers(given: list[str] | tuple[()], in_variables: list[str] | tuple[()]) 
 def _pair(text: str, flag: str, what: str) -> tuple[str, str]:
     name, colon, value = text.partition(":")
     name, value = name.strip(), value.strip()
-    if not (colon and name and value):
+    if not (colon and value and HEADER_NAME.fullmatch(name)):  # else the name may hold a secret
         raise typer.BadParameter(f"write it as 'NAME: {what}'", param_hint=flag)
     return name, value
 

@@ -171,9 +171,7 @@ class Upkeep:
         away = is_silence(error)
         (self._away.add if away else self._away.discard)(name)
         self.troubles.note(name, error)
-        queue.settings = (
-            None  # the next step reads its settings again; without them, no glance shows more
-        )
+        queue.settings = None  # the next step reads them; without them, no glance shows more
         self.moments[name] = time.monotonic() + (AWAY_SECONDS if away else RECHECK_SECONDS)
 
     # Glances

@@ -30,17 +30,17 @@ class AsyncRunner:
     def __init__(self, calls: HandlerCalls[Any], fetcher: AsyncFetcher, state: RunState) -> None:
         self._calls, self._fetcher, self._state = calls, fetcher, state
         self._running: dict[asyncio.Task[Any], Call] = {}
-        self.hung = 0  # threads of plain functions whose attempt has ended, such as by a limit
+        self.hung: set[Call] = set()  # plain functions that run on, though their attempt has ended
         # It begins no thread before a call.
         self._threads = ThreadPoolExecutor(state.concurrency, "dpq-handler")
 
     @property
     def running(self) -> list[Call]:
-        return list(self._running.values())
+        return list({*self._running.values(), *self.hung})
 
     @property
     def free(self) -> int:
-        return self._state.concurrency - len(self._running) - self.hung
+        return self._state.concurrency - len(self.running if self.hung else self._running)
 
     def fill(self) -> None:
         while self.free > 0 and not self._state.stopping:
@@ -79,7 +79,7 @@ class AsyncRunner:
             limit = asyncio.timeout(call.limit)
             async with limit:
                 run = partial(handler.call, *call.arguments(handler))
-                result = run() if handler.is_async else await self._in_a_thread(run)
+                result = run() if handler.is_async else await self._in_a_thread(call, run)
                 if inspect.isawaitable(result):
                     result = await result
             calls.take_result(call, handler, result)
@@ -90,12 +90,12 @@ class AsyncRunner:
             return signal_of(raised, from_errors=calls.from_errors)
         return None
 
-    async def _in_a_thread(self, call: Callable[[], Any]) -> Any:
+    async def _in_a_thread(self, call: Call, run: Callable[[], Any]) -> Any:
         """Call a plain function, which may block, in a thread with the context of this task."""
 
         def called() -> Any:
             try:
-                return call()
+                return run()
             except StopIteration as error:  # a future takes none: its caller would wait for ever
                 raise RuntimeError("the handler raised StopIteration") from error
 
@@ -104,12 +104,13 @@ class AsyncRunner:
             return await asyncio.wrap_future(running)
         finally:
             if running.running():  # it cannot be cancelled: it counts until it returns
-                self.hung += 1
-                asyncio.wrap_future(running).add_done_callback(self._returned)
+                self.hung.add(call)
+                returned = partial(self._returned, call)
+                asyncio.wrap_future(running).add_done_callback(returned)
 
-    def _returned(self, hung: "asyncio.Future[Any]") -> None:
-        hung.exception()  # it has been told as a TimeoutError, or as lost
-        self.hung -= 1
+    def _returned(self, call: Call, end: "asyncio.Future[Any]") -> None:
+        end.exception()  # it has been told as a TimeoutError, or as lost
+        self.hung.remove(call)
         self._fetcher.change.note()
 
     async def _call_hook(self, hook: Callable[..., Any] | None, *args: Any) -> None:

@@ -52,7 +52,8 @@ class Worker(WorkerBase[DPQ[Any]]):
                 for delayed tasks, and for tasks that run elsewhere.
             signals: Handle SIGTERM and SIGINT, if this is the main thread. None means True for a
                 `Worker`. An `AsyncWorker` then takes those that have no handler yet, and leaves
-                the others to the program, such as uvicorn. They end all workers of the program.
+                the others to the program, such as uvicorn. A signal ends all `AsyncWorker`s of the
+                main thread, except those with False.
 
         Returns:
             The number of handlers that have ended since the worker was made.

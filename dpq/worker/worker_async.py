@@ -112,10 +112,10 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
         loop = asyncio.get_running_loop()
         for number in stop_signals():
             before = signal.getsignal(number)
-            if number not in _before and (all_of_them or _is_free(before)):
+            if all_of_them or _is_free(before):
                 with suppress(NotImplementedError):  # Windows
                     loop.add_signal_handler(number, _stop_all, number)
-                    _before[number] = before
+                    _before.setdefault(number, before)
         _listening.append(self)
         try:
             yield
@@ -157,7 +157,7 @@ _before: dict[signal.Signals, Any] = {}  # the handlers that were there before
 
 
 def _stop_all(number: signal.Signals) -> None:
-    for worker in [*_listening]:
+    for worker in reversed(_listening):  # a loop that was closed may have left one behind
         about = fields("worker_stopping", worker=worker.name, reason=number.name)
         log.info("%s: %s, stopping", worker.name, number.name, extra=about)
         worker.stop()

@@ -268,6 +268,7 @@ async def test_a_plain_function_runs_in_a_thread(queue: Queue) -> None:
     loop_thread, gate = threading.get_ident(), threading.Event()
     variable.set("of the program")
     heard: list[Any] = []
+    free: list[int] = []
 
     class Plain(list[Any]):  # it has no hash
         def __call__(self, task: Task[Any], context: Context[Any]) -> int:
@@ -280,12 +281,14 @@ async def test_a_plain_function_runs_in_a_thread(queue: Queue) -> None:
 
     await queue.push("a", time_limit=0.1, max_attempts=1)
     await queue.push("stop", max_attempts=1)
-    async with running(AsyncWorker(queue, Plain())):
+    worker = AsyncWorker(queue, Plain(), after=lambda *_: free.append(worker._runner.free))
+    async with running(worker):
         await until(stats_say(queue, dead=1))
-        assert (await queue.stats()).ready == 1
+        assert ((await queue.stats()).ready, len(worker._held())) == (1, 1)
         gate.set()
         await until(stats_say(queue, dead=2))
     assert list(map(str, heard)) == [str((False, "of the program")), "time limit", str(heard[0])]
+    assert free == [0, 0]  # below 0 a step does not wait, so the loop would stand still
 
 
 PROGRAM = """

@@ -446,6 +446,7 @@ def test_it_needs_no_server(api, run, tmp_path, monkeypatch):
         (("--header-env", "Authorization: Bearer KEY"), {"KEY": " "}, "'KEY', or it is empty"),
         (("--header", "Authorization: Bearer "), {}, "header Authorization has no key"),
         (("--header", "X-Key: schlüssel"), {}, "header X-Key is empty, or no printable ASCII"),
+        (("--header", "Authorization Bearer x: 1"), {}, "write it as 'NAME: VALUE'"),
         (("--url", "http://a.example/#v1"), {}, "url has a #, which is not sent"),
         (("--url", "http://a.example:x/v1"), {}, "url must begin with http"),
     ],

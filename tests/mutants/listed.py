@@ -261,8 +261,8 @@ Worker._finish.give_up | a worker that ends waits for nobody
 - give_up = time.monotonic() + self.grace
 + give_up = time.monotonic()
 AsyncRunner.free | one handler more than the concurrency | unit/runner
-- self._state.concurrency - len(self._running)
-+ self._state.concurrency - len(self._running) + 1
+- return self._state.concurrency
++ return 1 + self._state.concurrency
 Fetcher._exchange | an end that an exchange could not send is forgotten | unit/fetcher
 -             self.ends = done + self.ends
 +             pass
