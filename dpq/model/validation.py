@@ -30,7 +30,7 @@ MAX_ATTEMPTS = 1_000_000
 
 NO_LIMIT = 10**12
 """The number of attempts that is stored for `math.inf`. No task ever fails so often, and doubles
-and records hold it exactly; lua/push/options.lua has it, too."""
+and records hold it exactly."""
 
 MAX_DELAYS = 16
 """Delays in a list: they are stored with a task that has its own, at most 207 bytes."""

@@ -160,8 +160,10 @@ class Sources:
             file, name = found.pop()
             if (file, name) not in marked:
                 marked.add((file, name))
+                needs = self._needs(file)
                 for each in own[file][name].reads:
-                    if holder := file if each in own[file] else giver.get(each):
+                    holder = file if each in own[file] else giver.get(each)
+                    if holder == file or holder in needs:
                         found.append((holder, each))
         return {
             file: [

@@ -15,7 +15,7 @@ from dpq.script import replies
 from dpq.script.command import Steps, same
 from dpq.script.replies import read_batch_state
 from dpq.script.values import in_rows, read_texts
-from dpq.verbs.base import PAGE, OperationsBase
+from dpq.verbs.base import OperationsBase
 
 _LOOKS = 3
 """Counts of the tasks of a batch that changes meanwhile, in one check."""
@@ -120,9 +120,9 @@ class BatchOperations(OperationsBase[P]):
         return problems
 
     def _counted(self) -> Steps[Counter[tuple[str, str]]]:
-        pages = yield from self._pages("check_batches", lambda cursor: [cursor, PAGE], read_texts)
+        pages = yield from self._pages("check", partial(self._of_part, "batches"), read_texts)
         rows = (row for page in pages for row in in_rows(page, 3))
-        kinds = {id_: (batch, kind) for id_, batch, kind in rows}  # two pages may name one task
+        kinds = {id_: (batch, kind) for kind, id_, batch in rows}  # two pages may name one task
         return Counter(kinds.values())
 
 

@@ -548,7 +548,7 @@ def test_looks(stage: Stage) -> None:
 def test_no_verb_is_left_out() -> None:
     """Each script is asked at full memory, or only looks: one that is new must be named."""
     looking = (
-        "absent batches check check_batches dead_kinds drain events export find_groups"
+        "absent batches check dead_kinds drain events export find_groups"
         " get glance held history names next_event result results scopes search"
         " stats survey types view why workers"
     )

@@ -601,7 +601,6 @@ def test_forget(server, q, probe, lossy, lose):
 
 LOOKS: dict[str, tuple[Callable[[DPQ], object], object]] = {
     "batches": (lambda q: q.admin.batches(), []),
-    "check_batches": (lambda q: q.check(), []),
     "dead_kinds": (lambda q: q._session.run(q._operations.kinds).kinds, []),
     "find_groups": (lambda q: q._session.run(q._operations.groups_by, "name"), []),
     "drain": (lambda q: (q.admin.drain().backlog, q.admin.drain().state), (1, "unknown")),

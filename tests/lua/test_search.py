@@ -142,3 +142,13 @@ def test_survey_counts_closings_while_they_last(q, probe, clock):
         assert values[3] == (str(now + 1000 * (passed + 1)) if left else "")
         assert (values[9], values[10]) == (str(left), str(9 - left))
         assert held[2::2] == [f"g{n}" for n in range(passed, min(passed + 8, 9))]
+
+
+@pytest.mark.damaged
+def test_a_lost_record(q, probe):
+    """It is read as a bad one, so that its dead letter is listed, and can be purged."""
+    q.push("x")
+    q.bury(q.pop().task, "no use")
+    probe.redis.delete(probe.key("meta"))
+    assert [task.reason for task in q.dead.list()] == ["bad record"]
+    assert (q.dead.purge(), q.stats().dead) == (1, 0)

@@ -488,10 +488,10 @@ safely | telemetry that fails stops a worker | contract/otel
 +         if type_name(error) not in _told:
 
 # Moving
-hold | a moving window forgets what has not left | lua/moving
-- parts.drop(window, (instant - length_of(gate, rule)) / rule.tick)
-+ parts.drop(window, (instant - rule.per * 0.9) / rule.tick)
-opens | a moving window grants one unit more | lua/moving
+hold_moving | a moving window forgets what has not left | lua/moving
+- drop_slots(window, (instant - length_of(gate, rule)) / rule.tick)
++ drop_slots(window, (instant - rule.per * 0.9) / rule.tick)
+moving_opens | a moving window grants one unit more | lua/moving
 - window.sum + units - rule.rate, window.sum
 + window.sum + units - rule.rate - 1, window.sum
 recount | a moving window gives back of its newest slot | lua/moving

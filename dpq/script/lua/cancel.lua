@@ -1,4 +1,4 @@
--- cancel: remove a live task. If it is running, its holder hears of it (cancelled).
+-- cancel: remove a live task. If it is running, its holder hears of it (fence).
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf wake tick limits gates tracked
 --       batches followers cancelled

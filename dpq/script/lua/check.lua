@@ -5,12 +5,14 @@
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  part       groups, meta, payload, keys, followers; waiting, ready, delayed, invisible, dead; settings;
 --                     limits; tracked; leases (which tracked lacks); events (moments that next_event lacks); sums (if
---                     each record is in one state, and there are as many entries as records, no entry lacks a record)
+--                     each record is in one state, and there are as many entries as records, no entry lacks a
+--                     record); batches
 -- ARGV[3]  cursor     0 to begin
 -- ARGV[4]  count      entries to check, about
 --
 -- Returns {next cursor or 0, kind, subject, detail, kind, ...}: three texts for each problem. For sums: {0}, or {1} if
--- they differ.
+-- they differ. For batches, to compare with what they count: {next cursor, dead or left, task, batch, ...}; two pages
+-- may name the same task.
 -- Lost reply: safe to send again.
 
 -- Needs: now, refusal
@@ -18,7 +20,7 @@ local refused = refusal(redis.call('HGET', conf, 'format'))
 if refused then
   return refused
 end
--- Needs: record, heads, order, problem, diagnose, waits, limited
+-- Needs: record, heads, order, notes, problem, diagnose, waits, limited
 if part == 'events' then
   local bound = tonumber(redis.call('HGET', conf, 'next_event') or '') or 1 / 0
   for name, set in pairs({ delayed = delayed, invisible = invisible, closed = closed }) do
@@ -69,7 +71,10 @@ end
 reply[1] = page[1]
 for i = 1, #page[2], 2 do
   local name, value = page[2][i], page[2][i + 1]
-  if set == meta then
+  local batch = part == 'batches' and string.match(value, OF_BATCH)
+  if batch then
+    problem(redis.call('ZSCORE', dead, name) and 'dead' or 'left', name, batch)
+  elseif part == 'meta' then
     local task = read(value)
     if task then
       diagnose(name, task)
@@ -94,7 +99,7 @@ for i = 1, #page[2], 2 do
     if not redis.call('ZSCORE', ready, shown or '') then
       problem('head not ready', name, value)
     end
-  else
+  elseif part ~= 'batches' then
     look_at_entry(name, value)
   end
 end

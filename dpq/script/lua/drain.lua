@@ -14,7 +14,7 @@
 -- scope that is only closed. What tasks take is read from up to 200 of them.
 -- Lost reply: safe to send again.
 
--- Needs: now, moments, groups, order, rules, gate, clears, bare
+-- Needs: now, moments, groups, order, rules, gate, clears
 seen.count = 2
 local heavy = redis.call('HGET', conf, 'heavy') == '1'
 local scopes, known, seen_of, order = { '', '*' }, { [''] = true, ['*'] = true }, {}, {}
@@ -67,7 +67,6 @@ for i = 1, math.min(largest, #order) do
 end
 bare(scopes)
 if supposed then
-  -- Needs: plain_rules
   local before, rules = stored_rules(hash_of(whose)) or '', parsed(supposed)
   if rules then
     rules.text, rules.own, (rules.every or rules).own = supposed, whose ~= 'groups', whose ~= 'groups'

@@ -7,8 +7,5 @@
 -- Lost reply: safe to send again.
 
 local page = redis.call('SSCAN', queues, cursor, 'COUNT', '1000')
-local reply = { page[1] }
-for i, name in ipairs(page[2]) do
-  reply[i + 1] = name
-end
-return reply
+table.insert(page[2], 1, page[1])
+return page[2]

@@ -46,11 +46,8 @@ local others = gate and others_wait(gate, task.group)
 if gate and task.delivery == '-' then
   count_refusal(task, was_probe, others)
 end
-local first = task.delivery == '-' or task.delivery == 'x' -- the first deferral of this delivery
+local first = count_deferral(task)
 if first then
-  task.delivery = task.delivery == '-' and 'd' or 'X'
-  task.deferrals = task.deferrals + 1
-  redis.pcall('HINCRBY', stats, 'deferred', 1)
   redis.pcall('HINCRBY', stats, 'rate_limited', 1)
   if status then
     redis.pcall('HINCRBY', stats, STATUSES[status] or 'rate_limited_other', 1)

@@ -74,9 +74,10 @@ while not full and looked < look and first + looked < stop do
   end
   local records = redis.call('HMGET', meta, unpack(ids))
   for i, id in ipairs(ids) do
-    if records[i] and passes(id, records[i]) then
+    local raw = records[i] or '' -- a lost record is read as a bad one
+    if passes(id, raw) then
       if most > 0 then
-        local record, body = record_and_body(id, records[i])
+        local record, body = record_and_body(id, raw)
         sizes = sizes - #(body or '')
         if sizes < 0 and passed > 0 then
           full = true

@@ -27,7 +27,7 @@ local refused = refusal(redis.call('HGET', conf, 'format'))
 if refused then
   return refused
 end
--- Needs: plain_rules
+-- Needs: rules
 local hash, name = hash_of(field)
 local before, stood
 if walk == 'set' then
@@ -66,7 +66,7 @@ if walk == 'set' then
   redis.call('ZADD', wake, '0', 'w')
   walk = string.match(rules, '^0') and 'gates' or field ~= 'queue' and 'leases' or 'gates'
 end
--- Needs: record, rules, gate, open_or_close, place, counted, reset, scan
+-- Needs: record, gate, open_or_close, place, counted, reset, scan
 seen.realign = counts_periods
 if field ~= 'groups' and (differs or reset) then
   begin_anew(string.sub(field, 7), differs, reset)

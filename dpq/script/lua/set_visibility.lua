@@ -16,10 +16,7 @@ if not task then
   return refused
 end
 leave(id, task)
-if task.delivery == '-' or task.delivery == 'x' then -- the first deferral of this delivery
-  task.delivery = task.delivery == '-' and 'd' or 'X'
-  task.deferrals = task.deferrals + 1
-  redis.pcall('HINCRBY', stats, 'deferred', 1)
+if count_deferral(task) then
   redis.call('HSET', meta, id, write(task))
 end
 put_back(id, task, ms)

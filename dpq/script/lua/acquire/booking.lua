@@ -52,7 +52,7 @@ end
 local function plenty(gate, cost)
   for i, rule in ipairs(gate.rules) do
     local units = cost[rule.unit] or 0
-    local at = rule.moving and moving().opens(gate, i, 2 * units)
+    local at = rule.moving and moving_opens(gate, i, 2 * units)
     if units > 0 and (at or gate[i].owed + (2 * units - rule.burst) * gate[i].interval) > instant then
       return false
     end

@@ -62,8 +62,8 @@ end
 
 local function page_of(part, cursor, count)
   local set = ({ ready = ready, delayed = delayed, invisible = invisible, waiting = waiting, dead = dead,
-    meta = meta, payload = payload, keys = keys, groups = groups, followers = followers, limits = limits,
-    tracked = tracked, leases = invisible })[part]
+    meta = meta, batches = meta, payload = payload, keys = keys, groups = groups, followers = followers,
+    limits = limits, tracked = tracked, leases = invisible })[part]
   if set ~= payload then
     local hash = set == meta or set == keys or set == groups or set == limits
     return set, scan(hash and 'HSCAN' or 'ZSCAN', set, cursor, count)

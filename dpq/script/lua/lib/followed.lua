@@ -1,5 +1,5 @@
 -- followed: note that a task has ended for which other tasks wait (push(after=...)).
--- A task that waits has a note (marks, AFTER): "b" or "r", which says if it is buried or runs once one of those tasks
+-- A task that waits has a note (notes, AFTER): "b" or "r", which says if it is buried or runs once one of those tasks
 -- dies; then \1 and the id of each task that it waits for. It is in delayed (notice). A task for which others
 -- wait has a "+" in front of that note, or alone. So its record is no short one, and ack_plain refuses it.
 -- In followers stand "id TAB follower" for each task that a task waits for; and "TAB how TAB id" for a task that has

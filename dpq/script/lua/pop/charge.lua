@@ -55,7 +55,7 @@ local function charge(gate, cost, id, token, moment)
     local units = cost[rule.unit] or 0
     units = units > window.most and window.most or units
     if rule.moving then
-      moving().charge(gate, i, cost[rule.unit] or 0, token, moment)
+      charge_moving(gate, i, cost[rule.unit] or 0, token, moment)
     else
       if (window.more or rule.unit ~= '') and (units > 0 or window.owed > window.paid) then
         note_grant(gate, i, token, moment)

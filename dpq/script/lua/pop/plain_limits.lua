@@ -39,7 +39,7 @@ local function pay_all(gate, token)
   for i, rule in ipairs(gate.rules) do
     local window = gate[i]
     if rule.moving then
-      moving().charge(gate, i, 1, token)
+      charge_moving(gate, i, 1, token)
     else
       pay_window(window, 1, instant)
     end

@@ -1,5 +1,5 @@
 -- spend: charge a group for a task that pop has leased, if groups take turns by what they spend (shares).
--- Needs: weighted, shares
+-- Needs: shares
 -- Gives: spend(taken), for the table of take. Its field `charged` is {group, cost, in_turn}: the cost of the task as
 --        text; `in_turn` is true if the task was the head of the group, but false if it was taken by its id. It also
 --        forgets what two groups have spent, if all others have spent as much; of a hundred, if no task is left.

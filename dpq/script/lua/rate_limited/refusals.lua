@@ -1,5 +1,5 @@
 -- refusals: find a task whose own request is refused again and again, so that it does not hold up its group.
--- Its note (marks, REFUSED) is "deliveries times", and a "+" if others have passed: how often it was refused as a
+-- Its note (notes, REFUSED) is "deliveries times", and a "+" if others have passed: how often it was refused as a
 -- probe, which runs alone, up to that delivery. It counts while every delivery of the task is refused. From the second
 -- time on the task lets others go first. If it is refused while it is no probe, one of them has opened the scope. Then
 -- its next refusal as a probe counts.

@@ -1,13 +1,14 @@
 -- shares: give heads their places if groups take turns by what they spend (start-time fair queueing). The place of a
 -- head is what its group has spent so far, divided by its weight. docs/storage.md, "Shares". A task without a group has
 -- its own sequence there, which no "9" begins: it stands before all groups of its priority.
--- Needs: order
+-- Needs: order, rules
 -- Gives: share_place(group, score, member, stays): the 15 digits that stand in the member of a head for its sequence.
 --          `score` is its score as text. If `stays`, another task of the group was its head up to now. If that is true,
 --          the group is still to be charged for that task, and moved by `charge_share`;
 --        charge_share(group, amount, in_turn): adds to what the group has spent an amount, maybe below 0, and moves its
 --          head there. `in_turn` is true if its last head was leased for that;
---        share_clock() and share_of(group), which read what is stored.
+--        share_clock() and share_of(group), which read what is stored;
+--        unit_of(fairness), the unit that counts for that setting, "" for requests; nil if none does; weight_of(group).
 
 -- Reads how far the served heads have come, and the last place that a newcomer got.
 local function share_clock()
@@ -103,4 +104,13 @@ local function charge_share(group, amount, in_turn)
     redis.call('ZADD', ready, score, moved)
     redis.call('HSET', groups, group, score .. ' ' .. moved .. ' ' .. member)
   end
+end
+
+local function unit_of(fairness)
+  return string.match(fairness or '', '^units:?([a-z0-9_]*)$')
+end
+
+local function weight_of(group)
+  local rules = rules_of('group:' .. group) or rules_of('groups')
+  return rules and rules.weight or 1
 end

@@ -1,8 +1,9 @@
 -- fence: let only the live delivery act. Only the first of fail, bury and release ends it.
 -- Needs: now, go_on, record
 -- Gives: fence(id, token, verb), which returns the task. Else it returns nil and the reply of the script: 0 if the same
---        verb was done before, -1 if the lease is lost, -13 if the task was cancelled (cancelled). `verb` is the letter
+--        verb was done before, -1 if the lease is lost, -13 if the task was cancelled. `verb` is the letter
 --        that marks an ended delivery, or "";
+--        count_deferral(task), which returns true if it is the first one of this delivery;
 --        note_cancelled(id, task), to be called before a task leaves its set (place): it notes that a delivery was
 --        cancelled while its holder may still work, so that the holder hears of it. The note stays for an hour after
 --        the lease, at most for a day. At most 10 000 notes stay.
@@ -19,6 +20,16 @@ local function fence(id, token, verb)
     return nil, -1
   end
   return task
+end
+
+local function count_deferral(task)
+  local first = task.delivery == '-' or task.delivery == 'x'
+  if first then
+    task.delivery = task.delivery == '-' and 'd' or 'X'
+    task.deferrals = task.deferrals + 1
+    redis.pcall('HINCRBY', stats, 'deferred', 1)
+  end
+  return first
 end
 
 local function note_cancelled(id, task)

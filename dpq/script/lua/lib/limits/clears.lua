@@ -49,8 +49,8 @@ local function clears_at(gate, costs, count, from)
     local units, first, above, free = sums(rule.unit, rule.moving and rule.rate or window.most, rule.burst, 0)
     if units > 0 and rule.moving then
       local whole = math.ceil((units + free) / rule.rate) - 1
-      later(math.max(from, moving().opens(gate, i, units + free - whole * rule.rate))
-        + whole * moving().length_of(gate, rule), rule.name)
+      later(math.max(from, moving_opens(gate, i, units + free - whole * rule.rate))
+        + whole * length_of(gate, rule), rule.name)
     elseif units > 0 then -- a task above the burst waits for its units, and then pays for them
       later(math.max(from, window.owed + time_of(first, window))
         + time_of(units - rule.burst + above, window), rule.name)

@@ -54,7 +54,7 @@ local function gate_of(scope, known)
     pace(window, rule, rate, gate.slack)
     gate[i] = window
     if rule.moving then
-      moving().hold(gate, i, table.remove(gate.bodies, 1), spent)
+      hold_moving(gate, i, table.remove(gate.bodies, 1), spent)
     else
       owe_at_most(gate, i, spent)
     end

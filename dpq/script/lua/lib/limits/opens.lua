@@ -45,9 +45,9 @@ local function opens_at(gate, cost, rank)
   for i, rule in ipairs(gate.rules) do
     local window, units = gate[i], cost[rule.unit] or 0
     if units > 0 then
-      local free = rule.moving and moving().opens(gate, i, units) or window_at(window, rule, units)
+      local free = rule.moving and moving_opens(gate, i, units) or window_at(window, rule, units)
       if rule.reserve > 0 then
-        free = unreserved(rule, rank, free, rule.moving and moving().opens(gate, i, units + rule.reserve)
+        free = unreserved(rule, rank, free, rule.moving and moving_opens(gate, i, units + rule.reserve)
           or free + time_of(rule.reserve, window))
       end
       at = math.max(at, free)

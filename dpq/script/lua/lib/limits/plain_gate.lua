@@ -73,7 +73,7 @@ local function read_plain(scope, rules, text)
       if not body then
         return nil
       end
-      moving().hold(gate, i, body)
+      hold_moving(gate, i, body)
     end
   end
   return not (text and at <= #text) and gate or nil
@@ -105,7 +105,7 @@ end
 local function plain_at(gate)
   local at = 0
   for i, rule in ipairs(gate.rules) do
-    at = math.max(at, rule.moving and moving().opens(gate, i, 1) or window_at(gate[i], rule, 1))
+    at = math.max(at, rule.moving and moving_opens(gate, i, 1) or window_at(gate[i], rule, 1))
   end
   return at
 end

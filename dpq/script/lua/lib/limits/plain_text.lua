@@ -28,7 +28,7 @@ local function windows_of(gate)
   local text = ''
   for i, rule in ipairs(gate.rules) do
     text = text .. rule.name .. ':' .. moment_text(gate[i].paid)
-      .. (rule.moving and moving().fields(gate[i]) or gate[i].more or '') .. ' '
+      .. (rule.moving and moving_fields(gate[i]) or gate[i].more or '') .. ' '
   end
   return text
 end

@@ -1,6 +1,6 @@
 -- reset: let limits begin anew. The gate keeps the id of a reset for two minutes, as "Z:id:moment". So a call that is
 -- sent again does nothing.
--- Needs: now, gate, moving, moving_spent, pool, scan
+-- Needs: now, gate, moving, moving_spent, pool, scan, slots
 -- Gives: begin_anew(scope, differs, id), for a scope whose rules were set. If `differs`, the rules may differ from
 --        those before. `id` is the id of the reset, or nil for no reset;
 --        reset_page(cursor, id), which resets groups that have no limit of their own, one page of gates for each call.
@@ -15,9 +15,9 @@ local function reset_gate(gate, id)
     local window = gate[i]
     window.paid, window.owed, window.more = 0, 0, nil
     if rule.moving then
-      moving().slots.clear(window)
-      window.since = moving().newest_token() -- deliveries up to now get no units back
-      moving().describe(gate, i, true)
+      clear_slots(window)
+      window.since = newest_token() -- deliveries up to now get no units back
+      describe_moving(gate, i, true)
     end
   end
   gate.rate, gate.since, gate.used, gate.learned, gate.beside, gate.slack = 0, 0, 0, 0, 0, 0

@@ -3,6 +3,11 @@
 -- Gives: parsed(text), the rules, or nil or false if the text cannot be read;
 --        rules_of(field), the rules of a stored limit, or false without one. If the limit cannot be read, the rules
 --        have `unreadable` = true;
+--        bare(groups), which finds out by one call which of many groups have no limit of their own;
+--        plain_rules(rules), rules as people see them: without the days on which a zone's clock changes, which would be
+--        most of the text;
+--        hash_of(field), the hash that holds the rules of a field of limits ("queue" for the queue), and their name;
+--        stored_rules(hash, name), the stored rules, or false; and what stands, plain, "" for no limit;
 --        `seen`, what this script has read of limits up to now. Its fields are: rules, by field; gates, by scope;
 --        texts, the queue's rules (1) and gate (2) in conf; count, the number of limits of groups; leased, what is to
 --        be stored in tracked (charge, keep); asks, the place of a caller that asks just now, and need not be called.
@@ -61,4 +66,33 @@ local function rules_of(field)
     seen.rules[field] = rules
   end
   return rules
+end
+
+local function bare(groups)
+  local fields = {}
+  for i, group in ipairs(groups) do
+    fields[i] = 'group:' .. group
+  end
+  for i, text in ipairs(fields[1] and redis.call('HMGET', limits, unpack(fields)) or {}) do
+    if not text then
+      seen.rules[fields[i]] = false
+    end
+  end
+end
+
+local function plain_rules(rules)
+  local windows, members = string.match(rules, '^([^\t]*)(.*)$')
+  return string.gsub(windows, ' %-?%d+:%-?%d[%d:,%-]*', ' 0:0') .. members
+end
+
+local function hash_of(field)
+  if field == 'queue' then
+    return conf, 'queue_rules'
+  end
+  return limits, field
+end
+
+local function stored_rules(hash, name)
+  local stored = redis.call('HGET', hash, name)
+  return stored, plain_rules(stored or '')
 end

@@ -1,6 +1,6 @@
 -- true_up: replace what a delivery was charged by what the client reports as spent, once for each unit. Why that keeps
 -- to the bound: docs/design.md, "True-up".
--- Needs: window_rule, notes, gate, give_back, estimate, open_or_close, moving_spent, weighted, shares, go_on
+-- Needs: window_rule, notes, gate, give_back, estimate, open_or_close, moving_spent, shares, go_on
 -- Gives: true_up(task, report, implied), where `report` has the spent units: "tokens=812,=1". The unit "" is
 --        requests. It returns true if the report has a unit for the first time. Then the note of the task has changed:
 --        the caller must store the record (notes), and call admit (place). If `implied`, the units are not counted as

@@ -1,5 +1,5 @@
 -- view_of: write what limits, closings and probes of a scope allow now. The header of view describes the JSON.
--- Needs: now, moments, groups, rules, gate, meters, opens, pool, booked, counted, bare
+-- Needs: now, moments, groups, rules, gate, meters, opens, pool, booked, counted
 -- Gives: view_of(scopes), a JSON object for each scope.
 
 -- Returns `why`. For a spent gate (s) that opens at that moment: q if a quota resets then, o if its host's budget does.
