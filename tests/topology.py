@@ -301,6 +301,10 @@ class Sentinels:
         _, port = self.sentinels[0].ask("SENTINEL GET-MASTER-ADDR-BY-NAME", SERVICE)
         return int(port)
 
+    def failovers(self) -> int:
+        """A number that each failover raises."""
+        return int(self.sentinels[0].ask("SENTINEL MASTER", SERVICE)["config-epoch"])
+
     def kill(self, node: Node) -> None:
         node.kill()
         self.nodes.remove(node)

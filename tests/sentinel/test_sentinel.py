@@ -166,7 +166,7 @@ def test_workers_and_scheduler_go_on(
             master.stop()
         died = time.monotonic()
         wait_for(lambda: healed.master_port() != master.port, healed.seen)
-        replaced = time.monotonic()
+        replaced, failovers = time.monotonic(), healed.failovers()
         for kind in FACES:
             push_at_last(queues[kind], kind)
         wait_for(lambda: len(handled) == 2, lambda: handled)
@@ -177,7 +177,10 @@ def test_workers_and_scheduler_go_on(
         handled["results"] = time.monotonic()
         pressure.goes_on()
         pressure.stop()
-        told = pressure.account(stack.enter_context(DPQ.from_url(url, queue_name)), [(died, died)])
+        # On a busy machine Sentinels may also replace a master that lives.
+        again = healed.failovers() != failovers
+        faults = [(died, time.monotonic() if again else died)]
+        told = pressure.account(stack.enter_context(DPQ.from_url(url, queue_name)), faults)
         for q in queues.values():
             assert q.check() == []
     took = {kind: round(moment - died, 1) for kind, moment in handled.items()}
